@@ -12,8 +12,12 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.accessModes == oldSelf.accessModes",message="accessModes is immutable, as that of a PersistentVolumeClaim is"
 // +kubebuilder:validation:XValidation:rule="(has(self.volumeMode) ? self.volumeMode : 'Filesystem') == (has(oldSelf.volumeMode) ? oldSelf.volumeMode : 'Filesystem')",message="volumeMode is immutable, as that of a PersistentVolumeClaim is"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass is immutable, as that of a PersistentVolumeClaim is"
+// +kubebuilder:validation:XValidation:rule="has(self.dataSource) == has(oldSelf.dataSource) && (!has(self.dataSource) || self.dataSource == oldSelf.dataSource)",message="dataSource is immutable, as that of a PersistentVolumeClaim is"
+// +kubebuilder:validation:XValidation:rule="has(self.snapshotOf) == has(oldSelf.snapshotOf) && (!has(self.snapshotOf) || self.snapshotOf == oldSelf.snapshotOf)",message="snapshotOf is immutable: another snapshot needs another ShadowClaim"
+// +kubebuilder:validation:XValidation:rule="!has(self.snapshotOf) || self.storage == oldSelf.storage",message="storage of a snapshot is immutable: a snapshot does not grow"
+// +kubebuilder:validation:XValidation:rule="!(has(self.snapshotOf) && has(self.dataSource))",message="snapshotOf: a snapshot begins with no other: give snapshotOf or dataSource, not both"
 type ShadowClaimSpec struct {
-	// homeUID is the UID of the consumer's PersistentVolumeClaim that the storage is for. It cannot change.
+	// homeUID is the UID of the consumer's PersistentVolumeClaim or VolumeSnapshot that the storage is for. It cannot change.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1
@@ -44,6 +48,18 @@ type ShadowClaimSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClass string `json:"storageClass,omitempty"`
+
+	// dataSource names the ShadowClaim, one with snapshotOf, whose snapshot the volume begins as a copy of. By default the volume is
+	// empty. It cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DataSource string `json:"dataSource,omitempty"`
+
+	// snapshotOf names the ShadowClaim whose volume a snapshot is taken of. The provider makes a VolumeSnapshot then, and no claim:
+	// storage is the room that the snapshot may need, and the other fields say what they say of its volume. It cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	SnapshotOf string `json:"snapshotOf,omitempty"`
 }
 
 // ShadowClaimStatus is what the provider tells of the storage.
@@ -60,14 +76,19 @@ type ShadowClaimStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase is that of the provider's claim: Pending, Bound or Lost.
+	// phase is that of the provider's claim: Pending, Bound or Lost. A snapshot is Bound when volumes can begin as copies of it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Phase string `json:"phase,omitempty"`
 
-	// capacity is how much room the volume has. It is there from when the claim is bound.
+	// capacity is how much room the volume has, or one that begins as a copy of the snapshot needs. It is there from when the claim is
+	// bound.
 	// +optional
 	Capacity *resource.Quantity `json:"capacity,omitempty"`
+
+	// snapshotTime is when the snapshot was taken, by the provider's clock.
+	// +optional
+	SnapshotTime *metav1.Time `json:"snapshotTime,omitempty"`
 
 	// events are what happened to the provider's claim, as far as the provider shows it: the latest of each kind.
 	// +optional
@@ -76,9 +97,10 @@ type ShadowClaimStatus struct {
 	Events []RemoteEvent `json:"events,omitempty"`
 }
 
-// ShadowClaim keeps storage at a provider for a claim of the consumer's. The provider makes a PersistentVolumeClaim of the same
-// name, which pods of the namespace can use. That is deleted with the ShadowClaim, and its data with it as the provider's class
-// says. The consumer sees no more of it than is told here: the claim itself names a node of the provider.
+// ShadowClaim keeps storage at a provider for a claim of the consumer's, or for a snapshot of one. The provider makes a
+// PersistentVolumeClaim of the same name, which pods of the namespace can use, or a VolumeSnapshot. That is deleted with the
+// ShadowClaim, and its data with it as the provider's class says. The consumer sees no more of it than is told here: the claim itself
+// names a node of the provider.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=hpvc,categories=hanse

@@ -125,7 +125,7 @@ const (
 		spec: {by: $BY, namespace: $SPACE, name: web, part: "0", type: $TYPE, exportedAt: "2026-01-01T00:00:00Z", addressType: IPv4,
 			ports: [{port: $PORT}], endpointPorts: [{port: 8080}], endpoints: [{address: $ADDRESS}]}}`
 	shadowClaim = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowClaim, metadata: {name: pvc-1, namespace: x},
-		spec: {homeUID: $UID, storage: $STORAGE, accessModes: [$MODE], volumeMode: $VOLUME, storageClass: $CLASS}}`
+		spec: {homeUID: $UID, storage: $STORAGE, accessModes: [$MODE], volumeMode: $VOLUME, storageClass: $CLASS$MORE}}`
 	shadowObject = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowObject, metadata: {name: widget-1, namespace: x},
 		spec: {group: $GROUP, version: $VERSION, kind: $KIND, name: $NAME, object: $OBJECT}, status: {addresses: [$ADDRESS]}}`
 	lending = `{apiVersion: hanse.dev/v1alpha1, kind: Peer, metadata: {name: hamburg},
@@ -149,7 +149,7 @@ func TestRules(t *testing.T) {
 	goodPlacement := []string{"PREFER", "Price", "LATENCY", "50ms", "BANDWIDTH", "100M", "AMOUNT", `"0.05"`, "CURRENCY", "EUR", "EXCLUDE", "[bremen]"}
 	goodObject := []string{"GROUP", "example.org", "VERSION", "v1", "KIND", "Widget", "NAME", "one", "OBJECT", "'{\"spec\": {}}'", "ADDRESS", "192.0.2.1"}
 	goodLending := []string{"GROUP", "example.org", "KIND", "Widget", "HOST", `"*.example.org"`, "CLASS", "web"}
-	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast"}
+	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast", "MORE", ""}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ", ttlSecondsAfterFinished: 60"}
 	const oneDestination = "exactly one of node, peer and nodeSelector"
@@ -366,6 +366,12 @@ func TestRules(t *testing.T) {
 		{name: "a shadow claim for another", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"UID", "b"}, want: "immutable"},
 		{name: "a shadow claim of another mode", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"MODE", "ReadWriteMany"}, want: "immutable"},
 		{name: "a shadow claim of a device now", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"VOLUME", "Block"}, want: "immutable"},
+		{name: "a shadow claim that begins with a snapshot", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"MORE", ", dataSource: snapshot-1"}},
+		{name: "a shadow claim for a snapshot", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"MORE", ", snapshotOf: pvc-0"}},
+		{name: "a snapshot that begins with another", plural: "shadowclaims", template: shadowClaim, good: goodVolume, change: []string{"MORE", ", snapshotOf: pvc-0, dataSource: snapshot-1"}, want: "not both"},
+		{name: "a shadow claim that begins with something now", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"MORE", ", dataSource: snapshot-1"}, want: "immutable"},
+		{name: "a shadow claim that becomes a snapshot", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"MORE", ", snapshotOf: pvc-0"}, want: "immutable"},
+		{name: "a snapshot that grows", plural: "shadowclaims", template: shadowClaim, good: append([]string{"MORE", ", snapshotOf: pvc-0"}, goodVolume...), update: true, change: []string{"STORAGE", "2Gi"}, want: "storage"},
 		{name: "a shadow claim of another class", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"CLASS", "slow"}, want: "immutable"},
 		{name: "an exported service", plural: "exportedservices", template: exportedService, good: goodExport},
 		{name: "an exported service of the consumer", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"BY", "Consumer", "NAME", "consumer.shop.web.0"}},

@@ -2523,6 +2523,10 @@ func (in *ShadowClaimStatus) DeepCopyInto(out *ShadowClaimStatus) {
 		x := (*in).DeepCopy()
 		*out = &x
 	}
+	if in.SnapshotTime != nil {
+		in, out := &in.SnapshotTime, &out.SnapshotTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Events != nil {
 		in, out := &in.Events, &out.Events
 		*out = make([]RemoteEvent, len(*in))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -73,7 +74,8 @@ func (f *serverFlags) newManager(subcommand string, options ctrl.Options) (manag
 	config.UserAgent = "hanse-" + subcommand + "/" + version.Version
 	config.Wrap(unread.Transport)
 	options.Scheme = runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme), multicluster.AddToScheme(options.Scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(options.Scheme), v1alpha1.AddToScheme(options.Scheme), multicluster.AddToScheme(options.Scheme),
+		snapshotv1.AddToScheme(options.Scheme)); err != nil {
 		return nil, err
 	}
 	options.LeaderElection = f.leaderElect

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -222,7 +223,7 @@ func say(command *cobra.Command, format string, args ...any) error {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
-		apiextensionsv1.AddToScheme(scheme))
+		apiextensionsv1.AddToScheme(scheme), snapshotv1.AddToScheme(scheme))
 }
 
 // explain adds what to do to errors that a user can do something about.

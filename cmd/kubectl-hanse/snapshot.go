@@ -21,6 +21,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
@@ -72,7 +73,7 @@ type snapshot struct {
 	apiServers  corev1.PodList
 	events      eventsv1.EventList
 	warnings    eventsv1.EventList // of a namespace
-	volumes     corev1.PersistentVolumeList
+	stored      []local.Stored     // our data at peers
 	claims      v1alpha1.ShadowClaimList
 	connections v1alpha1.ConnectionList
 	errs        map[part]error
@@ -131,7 +132,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partNamespaces:   list(&s.namespaces, client.HasLabels{v1alpha1.LabelType}),
 		partShadowPods:   list(&s.shadowPods),
 		partShadowClaims: list(&s.claims),
-		partVolumes:      list(&s.volumes),
+		partVolumes:      func() error { return s.readStored(ctx, c) },
 		partDaemonSets:   list(&s.daemonSets),
 		partServices:     list(&s.services, users),
 		partDeployments:  list(&s.deployments, system, client.MatchingLabels{install.PartOfLabel: install.PartOf}),
@@ -147,6 +148,12 @@ func (s *snapshot) readInfo(ctx context.Context, c client.Client) error {
 	info := &corev1.ConfigMap{}
 	_, err := read(ctx, c, s.scope.system, v1alpha1.ClusterInfo, info)
 	s.clusterID, s.version = info.Data[v1alpha1.ClusterInfoID], info.Data[v1alpha1.ClusterInfoVersion]
+	return err
+}
+
+// readStored reads what data of ours is at peers.
+func (s *snapshot) readStored(ctx context.Context, c client.Client) (err error) {
+	s.stored, err = local.StoredAt(ctx, c, func(reflection.Handle) bool { return true })
 	return err
 }
 
@@ -289,12 +296,9 @@ func (s *snapshot) podsOf(peer string) []string {
 	})
 }
 
-// volumesAt names our claims whose volumes are at the peer.
+// volumesAt names our claims and snapshots whose data is at the peer.
 func (s *snapshot) volumesAt(peer string) []string {
-	return claimsOf(slices.DeleteFunc(slices.Clone(s.volumes.Items), func(volume corev1.PersistentVolume) bool {
-		at, away := reflection.HandleOf(&volume)
-		return !away || at.Peer != peer
-	}))
+	return names(slices.DeleteFunc(slices.Clone(s.stored), func(at local.Stored) bool { return at.At.Peer != peer }))
 }
 
 // brokenClaimsOf names the claims of a peer that are not kept here as it asks, with the cause.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
@@ -84,6 +86,26 @@ func TestUnpeerDeletesNoDataThatNobodySpokeOf(t *testing.T) {
 	}
 }
 
+func TestSnapshotsAreDataToo(t *testing.T) {
+	w := newWorld(t, newPeer("hamburg", v1alpha1.RoleProvider), &snapshotv1.VolumeSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{Name: "snapcontent-1"},
+		Spec: snapshotv1.VolumeSnapshotContentSpec{
+			Driver: v1alpha1.VolumesDriver, Source: snapshotv1.VolumeSnapshotContentSource{VolumeHandle: new("hamburg/shop/pvc-1")},
+			VolumeSnapshotRef: corev1.ObjectReference{Namespace: "shop", Name: "monday", UID: "u-1"},
+		},
+	}, &snapshotv1.VolumeSnapshot{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "monday", UID: "u-1"}})
+	if _, _, err := w.unpeer(t, soon(t), &unpeerFlags{}); !errors.Is(err, errDataLost) || !strings.Contains(err.Error(), "snapshot shop/monday") {
+		t.Errorf("error %v", err)
+	}
+	if _, told, err := w.unpeer(t, soon(t), &unpeerFlags{deleteData: true}); err != nil || !strings.Contains(told, "snapshot shop/monday") {
+		t.Errorf("the user is told %q, %v", told, err)
+	}
+	left := &snapshotv1.VolumeSnapshotList{}
+	if err := w.client.List(t.Context(), left); err != nil || len(left.Items) > 0 {
+		t.Errorf("left %v, %v", left.Items, err)
+	}
+}
+
 func TestUnoffloadingDeletesDataOnlyIfAsked(t *testing.T) {
 	objects := append(claimAt("turin", "shop", "data"), claimAt("turin", "bakery", "data")...)
 	w := newWorld(t, shop(append(objects, offloadingOf("shop"))...)...)
@@ -117,11 +139,11 @@ func TestAClaimOfTheSameNameIsNotDeleted(t *testing.T) {
 			return apierrors.NewConflict(corev1.Resource("persistentvolumeclaims"), o.GetName(), errors.New("its UID is another one"))
 		},
 	})
-	volumes, err := volumesAway(t.Context(), w.client, func(reflection.Handle) bool { return true })
+	volumes, err := local.StoredAt(t.Context(), w.client, func(reflection.Handle) bool { return true })
 	if err != nil || len(volumes) != 1 {
 		t.Fatalf("volumes %v, %v", volumes, err)
 	}
-	if err := deleteClaims(t.Context(), w.client, volumes); err != nil || deleted > 0 {
+	if err := deleteData(t.Context(), w.client, volumes); err != nil || deleted > 0 {
 		t.Errorf("%d claims were deleted: %v", deleted, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -25,6 +26,13 @@ func TestClaimsOfPeersAreGuarded(t *testing.T) {
 	by := func(who string, change func(*corev1.PersistentVolumeClaim)) review {
 		return review{by: who, in: inTwin, object: claim(change)}
 	}
+	ofSnapshot := func(kind string, namespace *string) func(c *corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) {
+			group := new("snapshot.storage.k8s.io")
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: group, Kind: kind, Name: "snapshot-1"}
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: group, Kind: kind, Name: "snapshot-1", Namespace: namespace}
+		}
+	}
 	expectDecisions(t, validatingPolicy(t, "hanse-guard-claims"), map[string]decision{
 		"made by the manager":  {review: by(manager, nil)},
 		"made by the peer":     {review: by(peer, nil), want: "metadata.namespace"},
@@ -34,8 +42,11 @@ func TestClaimsOfPeersAreGuarded(t *testing.T) {
 		"as a copy": {review: by(manager, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "X"}
 		}), want: spec},
-		"as a copy of another":   {review: by(manager, func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "X"} }), want: spec},
-		"that belongs to nobody": {review: by(manager, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil }), want: "metadata.ownerReferences"},
+		"as a copy of a snapshot":          {review: by(manager, ofSnapshot("VolumeSnapshot", nil))},
+		"as a copy of a kind of its group": {review: by(manager, ofSnapshot("VolumeSnapshotContent", nil)), want: spec},
+		"as a copy of one elsewhere":       {review: by(manager, ofSnapshot("VolumeSnapshot", new("other"))), want: spec},
+		"as a copy of another":             {review: by(manager, func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "X"} }), want: spec},
+		"that belongs to nobody":           {review: by(manager, func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = nil }), want: "metadata.ownerReferences"},
 	})
 }
 
@@ -68,6 +79,23 @@ func TestHanseWritesItsOwnVolumesAlone(t *testing.T) {
 		"whatever others do":          {review: review{by: admin, object: volume("", "shop")}},
 		"none by `hanse kubelet`":     {review: review{by: kubelet, object: volume("", "shop")}, want: refused},
 		"nor the end of a stand-in's": {review: review{by: manager, old: volume("", "hanse-system")}, want: refused},
+	})
+}
+
+func TestHanseTellsOfItsOwnSnapshotsAlone(t *testing.T) {
+	content := func(driver, volume string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent", "metadata": map[string]any{"name": "content"},
+			"spec": map[string]any{"driver": driver, "source": map[string]any{"volumeHandle": volume}},
+		}}
+	}
+	ours, others := content(v1alpha1.VolumesDriver, "v"), content("other.example.com", "v")
+	expectDecisions(t, validatingPolicy(t, "hanse-own-snapshots"), map[string]decision{
+		"of one of ours":                {review: review{by: manager, old: ours, object: ours}},
+		"of another driver's":           {review: review{by: manager, old: others, object: others}, want: "spec.driver"},
+		"and not what it is of":         {review: review{by: manager, old: ours, object: content(v1alpha1.VolumesDriver, "w")}, want: "spec.driver"},
+		"the others do what they do":    {review: review{by: admin, old: others, object: others}},
+		"nor does it make one of these": {review: review{by: manager, old: others, object: ours}, want: "spec.driver"},
 	})
 }
 

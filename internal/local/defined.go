@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -63,3 +64,26 @@ func WatchWhenDefined[R comparable](
 		return nil
 	})
 }
+
+// SetupWhenDefined has the manager set up controllers from when the API server has definitions of all the kinds, and the manager leads.
+func SetupWhenDefined(mgr ctrl.Manager, setup func(ctrl.Manager) error, kinds ...schema.GroupVersionKind) error {
+	return mgr.Add(&feature{mgr, setup, kinds})
+}
+
+// A feature is what can be done where its kinds are defined.
+type feature struct {
+	mgr   ctrl.Manager
+	setup func(ctrl.Manager) error
+	kinds []schema.GroupVersionKind
+}
+
+// Start implements manager.Runnable.
+func (f *feature) Start(ctx context.Context) error {
+	if err := AwaitDefinitions(ctx, f.mgr.GetRESTMapper(), f.kinds...); err != nil {
+		return nil //nolint:nilerr // the process ends
+	}
+	return f.setup(f.mgr)
+}
+
+// NeedLeaderElection has only the leader start controllers.
+func (*feature) NeedLeaderElection() bool { return true }

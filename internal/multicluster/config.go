@@ -1,7 +1,6 @@
 package multicluster
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -61,34 +60,14 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	profile := []schema.GroupVersionKind{inventory.GroupVersion.WithKind("ClusterProfile")}
-	failed := mgr.Add(&feature{mgr, (&profiles{c}).setup, profile})
+	failed := local.SetupWhenDefined(mgr, (&profiles{c}).setup, inventory.GroupVersion.WithKind("ClusterProfile"))
 	if c.Network {
 		group := schema.GroupVersion(mcsv1beta1.GroupVersion)
-		services := []schema.GroupVersionKind{group.WithKind("ServiceExport"), group.WithKind("ServiceImport")}
 		setup := func(mgr ctrl.Manager) error { return errors.Join((&importer{c}).setup(mgr), (&exporter{c}).setup(mgr)) }
-		failed = errors.Join(failed, mgr.Add(&feature{mgr, setup, services}))
+		failed = errors.Join(failed, local.SetupWhenDefined(mgr, setup, group.WithKind("ServiceExport"), group.WithKind("ServiceImport")))
 	}
 	return failed
 }
-
-// A feature is what can be done where its kinds are defined.
-type feature struct {
-	mgr   ctrl.Manager
-	setup func(ctrl.Manager) error
-	kinds []schema.GroupVersionKind
-}
-
-// Start implements manager.Runnable.
-func (f *feature) Start(ctx context.Context) error {
-	if err := local.AwaitDefinitions(ctx, f.mgr.GetRESTMapper(), f.kinds...); err != nil {
-		return nil //nolint:nilerr // the process ends
-	}
-	return f.setup(f.mgr)
-}
-
-// NeedLeaderElection has only the leader start controllers.
-func (*feature) NeedLeaderElection() bool { return true }
 
 // options limit each object by itself, so that a broken one holds up no other.
 func options() controller.Options {

@@ -83,15 +83,9 @@ func claimsAmong(volumes []corev1.Volume) []corev1.Volume {
 	return slices.DeleteFunc(slices.Clone(volumes), func(v corev1.Volume) bool { return v.PersistentVolumeClaim == nil })
 }
 
-// keepsVolumes says whether volumes of claims of the namespace lie at the peer. Its twin must not go: their data would go with it.
+// keepsVolumes says whether volumes of claims of the namespace, or snapshots of these, lie at the peer. Its twin must not go: their data would go with it.
 // The cache may not show the newest.
 func (m *mappings) keepsVolumes(ctx context.Context, namespace, peer string) (bool, error) {
-	volumes := &corev1.PersistentVolumeList{}
-	if err := m.Live.List(ctx, volumes); err != nil {
-		return false, fmt.Errorf("list volumes: %w", err)
-	}
-	return slices.ContainsFunc(volumes.Items, func(volume corev1.PersistentVolume) bool {
-		at, away := reflection.HandleOf(&volume)
-		return away && at.Peer == peer && at.Namespace == namespace
-	}), nil
+	stored, err := local.StoredAt(ctx, m.Live, func(at reflection.Handle) bool { return at.Peer == peer && at.Namespace == namespace })
+	return len(stored) > 0, err
 }

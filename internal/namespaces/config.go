@@ -21,8 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
 const (
@@ -143,6 +145,8 @@ func (c *Controller) setupMappings(mgr ctrl.Manager) error {
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(m.pairsOfPeer), builder.WithPredicates(virtualNodeChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(pairOfPod), builder.WithPredicates(onlyDeletions)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(pairOfVolume), builder.WithPredicates(onlyDeletions)).
+		WatchesRawSource(local.WatchWhenDefined(
+			mgr.GetCache(), mgr.GetRESTMapper(), reflection.SnapshotContents, handler.Funcs{DeleteFunc: m.snapshotGone})).
 		WatchesRawSource(peers.Changes(m.Links, peers.Mappings, m.mappingChanged)).
 		WatchesRawSource(peers.LinkChanges(m.Links, m.linkChanged)).
 		WithOptions(options(mappingWorkers)).

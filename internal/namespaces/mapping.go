@@ -14,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -120,7 +122,7 @@ func (m *mappings) takeBack(ctx context.Context, link *peers.Link, mapping *v1al
 		return err
 	}
 	if kept, err := m.keepsVolumes(ctx, mapping.Name, link.Peer()); err != nil || kept {
-		return err // each volume that goes asks again
+		return err // each volume and snapshot that goes asks again
 	}
 	if now.waitsForPods(mapping) {
 		inUse, err := m.hasPods(ctx, mapping.Name, node)
@@ -315,5 +317,18 @@ func (m *mappings) mappingChanged(ctx context.Context, change peers.Change, queu
 func (m *mappings) linkChanged(ctx context.Context, peer string, queue peers.Queue[reconcile.Request]) {
 	for _, request := range m.pairsOf(ctx, peer) {
 		queue.Add(request)
+	}
+}
+
+// snapshotGone has all twins looked at: what is left of a snapshot does not say where it was.
+func (m *mappings) snapshotGone(ctx context.Context, _ event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	peers := &v1alpha1.PeerList{}
+	if err := m.Client.List(ctx, peers, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing peers")
+	}
+	for i := range peers.Items {
+		for _, request := range m.pairsOf(ctx, peers.Items[i].Name) {
+			queue.Add(request)
+		}
 	}
 }

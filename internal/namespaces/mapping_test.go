@@ -298,7 +298,7 @@ func TestPodsThatTheCacheShowsCostNoLiveReads(t *testing.T) {
 		t.Errorf("%d live reads while there are pods", reads)
 	}
 	w.mustReconcile(w.controller.mappings, pair("shop", "turin"))
-	if left := w.peers["turin"].names(); len(left) != 0 || reads != 5 {
+	if left := w.peers["turin"].names(); len(left) != 0 || reads != 6 {
 		t.Errorf("after %d live reads there are mappings %v", reads, left)
 	}
 }

@@ -3,6 +3,7 @@ package peering
 import (
 	"testing"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,20 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
+
+func TestConsumerDoesNotLeaveSnapshotsBehind(t *testing.T) {
+	w := newWorld(t, peerOf(v1alpha1.RoleProvider), &snapshotv1.VolumeSnapshotContent{
+		ObjectMeta: metav1.ObjectMeta{Name: "snapcontent-1"},
+		Spec: snapshotv1.VolumeSnapshotContentSpec{
+			Driver: v1alpha1.VolumesDriver, Source: snapshotv1.VolumeSnapshotContentSource{VolumeHandle: new("hamburg/shop/pvc-1")},
+			VolumeSnapshotRef: corev1.ObjectReference{Namespace: "shop", Name: "monday", UID: "1"},
+		},
+	})
+	w.reconcile()
+	w.linked()
+	w.part()
+	w.expectWait("snapshot shop/monday")
+}
 
 func TestConsumerDoesNotLeaveDataBehind(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data", UID: "u-1"}}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,7 +35,12 @@ func HandleOf(volume *corev1.PersistentVolume) (Handle, bool) {
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != v1alpha1.VolumesDriver {
 		return Handle{}, false
 	}
-	parts := strings.Split(volume.Spec.CSI.VolumeHandle, "/")
+	return ParseHandle(volume.Spec.CSI.VolumeHandle)
+}
+
+// ParseHandle reads a handle as volumes carry it.
+func ParseHandle(text string) (Handle, bool) {
+	parts := strings.Split(text, "/")
 	if len(parts) != 3 || slices.Contains(parts, "") {
 		return Handle{}, false
 	}
@@ -49,15 +55,13 @@ func Asked(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: claim.Spec.Resources.Requests[corev1.ResourceStorage]}
 }
 
-// ShadowClaim returns what a peer is asked to keep for the claim, in the twin namespace, or a Refusal.
+// ShadowClaim returns what a peer is asked to keep for the claim, in the twin namespace, or a Refusal. It does not say what the
+// volume begins with.
 func ShadowClaim(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, twin string) (*v1alpha1.ShadowClaim, error) {
 	if stays := Keeps(claim); stays != "" {
 		return nil, stays
 	}
-	switch spec := &claim.Spec; {
-	case spec.DataSource != nil || spec.DataSourceRef != nil:
-		return nil, Refusal("it is to begin as a copy of a snapshot or of another volume, which is of this cluster")
-	case spec.Selector != nil:
+	if claim.Spec.Selector != nil {
 		return nil, Refusal("it selects volumes of this cluster by labels")
 	}
 	return &v1alpha1.ShadowClaim{
@@ -168,13 +172,8 @@ func Claim(shadow *v1alpha1.ShadowClaim, offered []string) (*corev1.PersistentVo
 	if shadow.Spec.Storage.Sign() <= 0 {
 		return nil, Refusal("it asks for no room")
 	}
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: shadow.Namespace, Name: shadow.Name,
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowClaim", Name: shadow.Name, UID: shadow.UID, Controller: new(true),
-			}},
-		},
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: ownedBy(shadow),
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class,
 			AccessModes:      shadow.Spec.AccessModes,
@@ -183,7 +182,21 @@ func Claim(shadow *v1alpha1.ShadowClaim, offered []string) (*corev1.PersistentVo
 				Requests: corev1.ResourceList{corev1.ResourceStorage: shadow.Spec.Storage},
 			},
 		},
-	}, nil
+	}
+	if source := shadow.Spec.DataSource; source != "" {
+		claim.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: new(snapshotv1.GroupName), Kind: kindSnapshot, Name: source}
+	}
+	return claim, nil
+}
+
+// ownedBy is the metadata of what a provider makes for the ShadowClaim.
+func ownedBy(shadow *v1alpha1.ShadowClaim) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: shadow.Namespace, Name: shadow.Name,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ShadowClaim", Name: shadow.Name, UID: shadow.UID, Controller: new(true),
+		}},
+	}
 }
 
 // ClaimStatus returns what a provider tells of the claim that it keeps for the ShadowClaim: not which volume it has, nor where.

@@ -87,12 +87,6 @@ func TestAPeerIsAskedForWhatTheClaimSays(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for name, change := range map[string]func(*corev1.PersistentVolumeClaim){
-		"a snapshot": func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "s"}
-		},
-		"a populator": func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "X", Name: "x"}
-		},
 		"a selector": func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} },
 		"its author's will": func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{v1alpha1.LabelSkipReflection: "true"}

@@ -33,15 +33,24 @@ func FuzzClaim(f *testing.F) {
 			}
 			return
 		}
-		expectNewVolume(t, claim, offered)
+		expectNewVolume(t, claim, shadow.Spec.DataSource, offered)
 	})
 }
 
-// expectNewVolume checks that the claim lies in the twin, and is for some room of an offered class that holds nothing yet.
-func expectNewVolume(t *testing.T, claim *corev1.PersistentVolumeClaim, offered []string) {
+// expectNewVolume checks that the claim lies in the twin, and is for some room of an offered class that holds nothing yet, or what the
+// snapshot holds.
+func expectNewVolume(t *testing.T, claim *corev1.PersistentVolumeClaim, snapshot string, offered []string) {
 	t.Helper()
 	got := claim.Spec
-	if got.VolumeName != "" || got.Selector != nil || got.DataSource != nil || got.DataSourceRef != nil || !slices.Contains(offered, *got.StorageClassName) {
+	var source, wanted corev1.TypedLocalObjectReference
+	if got.DataSource != nil {
+		source = *got.DataSource
+		source.APIGroup = nil
+	}
+	if snapshot != "" {
+		wanted = corev1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: snapshot}
+	}
+	if got.VolumeName != "" || got.Selector != nil || source != wanted || got.DataSourceRef != nil || !slices.Contains(offered, *got.StorageClassName) {
 		t.Errorf("made %v", got)
 	}
 	if room := got.Resources.Requests[corev1.ResourceStorage]; room.Sign() <= 0 || claim.Namespace != "twin" || len(claim.OwnerReferences) != 1 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,6 +46,28 @@ type claimFacts struct {
 	shadow *v1alpha1.ShadowClaim
 	peer   *v1alpha1.Peer                // nil if it is gone
 	claim  *corev1.PersistentVolumeClaim // of that name, nil if there is none
+
+	snapshot *snapshotv1.VolumeSnapshot // in place of the claim for one with snapshotOf, nil if there is none
+}
+
+// kept returns what there is of the ShadowClaim, or nil.
+func (f *claimFacts) kept() client.Object {
+	switch {
+	case f.claim != nil:
+		return f.claim
+	case f.snapshot != nil:
+		return f.snapshot
+	default:
+		return nil
+	}
+}
+
+// takesMore refuses what a peer may have no more of.
+func (f *claimFacts) takesMore() error {
+	if f.peer == nil || f.peer.Access() != v1alpha1.AccessOpen {
+		return reflection.Refusal("the provider takes nothing more at present")
+	}
+	return nil
 }
 
 func (r *claimReconciler) setup(mgr ctrl.Manager) error {
@@ -52,6 +75,8 @@ func (r *claimReconciler) setup(mgr ctrl.Manager) error {
 		Named("shadow-claim").
 		For(&v1alpha1.ShadowClaim{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.ShadowClaim{})).
+		WatchesRawSource(local.WatchWhenDefined(mgr.GetCache(), mgr.GetRESTMapper(), reflection.Snapshots,
+			handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.ShadowClaim{}))).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.unmade), builder.WithPredicates(specChanges)).
 		Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(r.unmade)).
 		WatchesRawSource(&r.queue).
@@ -98,6 +123,10 @@ func (r *claimReconciler) observe(ctx context.Context, request reconcile.Request
 	if seen.peer, err = local.Find(ctx, r.client, client.ObjectKey{Name: twin.peer}, &v1alpha1.Peer{}); err != nil {
 		return nil, err
 	}
+	if shadow.Spec.SnapshotOf != "" {
+		seen.snapshot, err = r.findSnapshot(ctx, shadow)
+		return seen, err
+	}
 	if seen.claim, err = local.Find(ctx, r.client, request.NamespacedName, &corev1.PersistentVolumeClaim{}); err != nil || seen.claim != nil {
 		return seen, err
 	}
@@ -109,9 +138,11 @@ func (r *claimReconciler) observe(ctx context.Context, request reconcile.Request
 // errLost is why no second claim is made for a ShadowClaim: it would be empty, and look as the first.
 const errLost = reflection.Refusal("the claim was deleted at the provider, and its data with it")
 
-// act makes the claim, or makes it larger. An error may be a refusal, see refusalOf.
+// act makes the claim or the snapshot, or makes the claim larger. An error may be a refusal, see refusalOf.
 func (r *claimReconciler) act(ctx context.Context, seen *claimFacts) error {
 	switch {
+	case seen.shadow.Spec.SnapshotOf != "":
+		return r.snap(ctx, seen)
 	case seen.claim == nil && seen.made():
 		return errLost
 	case seen.claim == nil:
@@ -127,8 +158,11 @@ func (r *claimReconciler) act(ctx context.Context, seen *claimFacts) error {
 func (f *claimFacts) made() bool { return f.shadow.Status.Phase != "" }
 
 func (r *claimReconciler) make(ctx context.Context, seen *claimFacts) error {
-	if seen.peer == nil || seen.peer.Access() != v1alpha1.AccessOpen {
-		return reflection.Refusal("the provider takes nothing more at present")
+	if err := seen.takesMore(); err != nil {
+		return err
+	}
+	if err := r.checkSource(ctx, seen.shadow); err != nil {
+		return err
 	}
 	classes := &storagev1.StorageClassList{}
 	if err := r.client.List(ctx, classes); err != nil {
@@ -180,17 +214,21 @@ const maxClaimMessage = 512
 // record writes what the consumer is told, and returns when to look again for what has to wait.
 func (r *claimReconciler) record(ctx context.Context, seen *claimFacts, refused string) (time.Duration, error) {
 	told := seen.shadow.DeepCopy()
-	ours := seen.claim != nil && metav1.IsControlledBy(seen.claim, seen.shadow)
+	kept := seen.kept()
+	ours := kept != nil && metav1.IsControlledBy(kept, seen.shadow)
 	told.Status.ObservedGeneration = told.Generation
 	var again time.Duration
-	if ours {
+	switch {
+	case ours && seen.snapshot != nil:
+		told.Status, _ = reflection.SnapshotTold(seen.shadow, seen.snapshot)
+	case ours:
 		told.Status = reflection.ClaimStatus(seen.shadow, seen.claim)
 		var err error
 		if told.Status.Events, again, err = r.hear(ctx, seen, told); err != nil {
 			return 0, err
 		}
 	}
-	if seen.claim == nil && seen.made() {
+	if kept == nil && seen.made() {
 		told.Status.Phase = string(corev1.ClaimLost)
 	}
 	ready := readyOf(told, ours, refused)

@@ -48,7 +48,7 @@ func (r *claimReconciler) reserve(ctx context.Context, seen *claimFacts) error {
 	return nil
 }
 
-// othersAsk returns how much all other claims in twins of the peer ask for. What is booked and seen is booked no more.
+// othersAsk returns how much all other claims and snapshots in twins of the peer ask for. What is booked and seen is booked no more.
 func (r *claimReconciler) othersAsk(ctx context.Context, seen *claimFacts) (resource.Quantity, error) {
 	twins, err := twinsOf(ctx, r.client, seen.peer.Name)
 	if err != nil {
@@ -60,7 +60,10 @@ func (r *claimReconciler) othersAsk(ctx context.Context, seen *claimFacts) (reso
 		if err := r.client.List(ctx, claims, client.InNamespace(twins[i].Name), client.UnsafeDisableDeepCopy); err != nil {
 			return sum, fmt.Errorf("list claims: %w", err)
 		}
-		ask := map[string]resource.Quantity{}
+		ask := map[string]resource.Quantity{} // by the name of the claim or the snapshot
+		if err := r.snapshotsAsk(ctx, twins[i].Name, ask); err != nil {
+			return sum, err
+		}
 		for j := range claims.Items {
 			ask[claims.Items[j].Name] = claims.Items[j].Spec.Resources.Requests[corev1.ResourceStorage]
 		}

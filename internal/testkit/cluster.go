@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +79,7 @@ func NewCluster(t testing.TB, clock *clocktesting.FakeClock, objects ...client.O
 			&v1alpha1.ShadowEndpointSlice{}, &v1alpha1.ShadowClaim{}, &v1alpha1.ShadowObject{}, &v1alpha1.ExportedService{},
 			&v1alpha1.PodMove{},
 			&mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceImport{}, &inventory.ClusterProfile{},
+			&snapshotv1.VolumeSnapshot{}, &snapshotv1.VolumeSnapshotContent{},
 		).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithIndex(&corev1.Pod{}, "metadata.uid", func(o client.Object) []string { return []string{string(o.GetUID())} }).

@@ -6,6 +6,7 @@ import (
 	"path"
 	"sync"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
@@ -24,7 +25,7 @@ import (
 var Scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1beta1.Install, inventory.AddToScheme,
+		clientgoscheme.AddToScheme, v1alpha1.AddToScheme, mcsv1beta1.Install, inventory.AddToScheme, snapshotv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			panic(err)

@@ -46,6 +46,8 @@ var shadows = &peers.Subject{Example: &v1alpha1.ShadowClaim{}, MostBytes: 16 << 
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
 	Client client.Client
+	// Live reads from the API server itself.
+	Live client.Reader
 	// Links are the ways to peers, which others make.
 	Links *peers.Links
 	// Events tells users of their claims.
@@ -59,8 +61,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Links == nil || c.Events == nil || c.Tell == nil || c.Clock == nil || c.Namespace == "" {
-		return errors.New("volumes: Client, Links, Events, Tell, Clock and Namespace are needed")
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Events == nil || c.Tell == nil || c.Clock == nil || c.Namespace == "" {
+		return errors.New("volumes: Client, Live, Links, Events, Tell, Clock and Namespace are needed")
 	}
 	return nil
 }
@@ -76,6 +78,8 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		For(&corev1.PersistentVolumeClaim{}, builder.WithPredicates(predicate.NewPredicateFuncs(unbound))).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(p.principal)).
 		WatchesRawSource(peers.Changes(c.Links, shadows, p.shadowChanged)).
+		WatchesRawSource(local.WatchWhenDefined(
+			mgr.GetCache(), mgr.GetRESTMapper(), reflection.Snapshots, handler.EnqueueRequestsFromMapFunc(p.claimsFrom))).
 		WithOptions(options())
 	if err := provisioning.Complete(p); err != nil {
 		return fmt.Errorf("set up the provisioner of volumes: %w", err)
@@ -90,7 +94,7 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := keeping.Complete(k); err != nil {
 		return fmt.Errorf("set up the keeper of volumes: %w", err)
 	}
-	return nil
+	return local.SetupWhenDefined(mgr, (&snapshotter{c}).setup, reflection.SnapshotContents)
 }
 
 // The default limiter waits up to 17 minutes and lets through 10 requests a second.
@@ -134,9 +138,6 @@ func (c *Config) linkTo(ctx context.Context, name string) (*peers.Link, error) {
 	link, _ := c.Links.Get(name)
 	return link, nil
 }
-
-// isSeen says whether the mirror, which may be nil, shows what there is at the peer now.
-func isSeen(over *peers.Mirror) bool { return over != nil && over.HasSynced() && over.Err() == nil }
 
 // classOf returns the class of the claim if it is one of ours, or else nil.
 func (c *Config) classOf(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,10 +22,8 @@ type keeper struct{ Config }
 
 // kept is a volume, and where it lies.
 type kept struct {
+	place
 	volume *corev1.PersistentVolume
-	at     reflection.Handle
-	parted bool // the peer is no peer any more, and keeps nothing for us
-	link   *peers.Link
 }
 
 // Reconcile looks at one volume.
@@ -36,7 +33,7 @@ func (k *keeper) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	switch {
-	case seen.isOver() && (seen.parted || seen.isReachable()):
+	case seen.isOver() && seen.canClear():
 		return reconcile.Result{}, k.end(ctx, seen)
 	case !seen.isReachable():
 		return reconcile.Result{RequeueAfter: lastRetry}, nil // a new link brings us back before
@@ -57,17 +54,8 @@ func (k *keeper) observe(ctx context.Context, request reconcile.Request) (*kept,
 	if !away {
 		return nil, nil
 	}
-	peer, err := local.Find(ctx, k.Client, client.ObjectKey{Name: at.Peer}, &v1alpha1.Peer{}, client.UnsafeDisableDeepCopy)
-	if err != nil || peer == nil {
-		return &kept{volume: volume, at: at, parted: true}, err
-	}
-	link, err := k.linkTo(ctx, at.Peer)
-	return &kept{volume: volume, at: at, link: link}, err
-}
-
-// isReachable says whether the peer answers, and it is known which twins we have there.
-func (s *kept) isReachable() bool {
-	return s.link != nil && s.link.Err() == nil && s.link.Mappings().HasSynced()
+	there, err := k.placeOf(ctx, at)
+	return &kept{there, volume}, err
 }
 
 // isOver says whether the claim is gone, and the volume is to go with it.
@@ -75,21 +63,10 @@ func (s *kept) isOver() bool {
 	return s.volume.Status.Phase == corev1.VolumeReleased && s.volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
 }
 
-// twin returns the namespace at the peer in which the volume is kept, or "" where there is none any more.
-func (s *kept) twin() string {
-	if s.parted {
-		return ""
-	}
-	return s.link.Twin(s.at.Namespace)
-}
-
-// end deletes the volume at the peer, and then here. Where there is no twin any more, there is nothing to delete.
+// end deletes the volume at the peer, and then here.
 func (k *keeper) end(ctx context.Context, seen *kept) error {
-	if twin := seen.twin(); twin != "" {
-		shadow := &v1alpha1.ShadowClaim{ObjectMeta: metav1.ObjectMeta{Namespace: twin, Name: seen.at.Claim}}
-		if err := client.IgnoreNotFound(seen.link.Client().Delete(ctx, shadow)); err != nil {
-			return fmt.Errorf("delete ShadowClaim %s: %w", seen.at.Claim, err)
-		}
+	if err := seen.clear(ctx); err != nil {
+		return err
 	}
 	uid := seen.volume.UID
 	if err := client.IgnoreNotFound(k.Client.Delete(ctx, seen.volume, client.Preconditions{UID: &uid})); err != nil {
@@ -106,13 +83,11 @@ func (k *keeper) grow(ctx context.Context, seen *kept) (reconcile.Result, error)
 	if err != nil || claim == nil || claim.UID != ref.UID {
 		return reconcile.Result{}, err
 	}
-	over := seen.link.FollowTwin(shadows, seen.at.Namespace)
-	if !isSeen(over) {
+	shadow, twin := seen.kept()
+	if twin == "" {
 		return reconcile.Result{RequeueAfter: lastRetry}, nil // it tells when it has synced
 	}
-	found, _ := over.Named(seen.at.Claim)
-	shadow, ok := found.(*v1alpha1.ShadowClaim)
-	if !ok {
+	if shadow == nil {
 		k.warn(claim, v1alpha1.ReasonVolumeLost, "Peer %q has nothing of this claim any more", seen.at.Peer)
 		return reconcile.Result{}, nil
 	}

@@ -27,31 +27,41 @@ type provisioner struct{ Config }
 type order struct {
 	claim *corev1.PersistentVolumeClaim
 	class *storagev1.StorageClass
-	node  *corev1.Node // nil if it is gone
+	node  *corev1.Node       // nil if it is gone, or none was selected
+	from  *reflection.Handle // the snapshot that the volume begins as a copy of, or nil
 }
 
 // Reconcile looks at one claim.
 func (p *provisioner) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	wanted, err := p.observe(ctx, request)
-	if err != nil || wanted == nil {
+	if wanted == nil {
 		return reconcile.Result{}, err
 	}
 	var result reconcile.Result
-	switch {
-	case wanted.node == nil:
-		err = reflection.Refusal("node " + wanted.claim.Annotations[reflection.AnnotationSelectedNode] + " is gone")
-	case wanted.node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode:
-		result, err = p.provide(ctx, wanted, wanted.node.Labels[v1alpha1.LabelPeer])
-	default:
-		err = p.provideHere(ctx, wanted)
+	if err == nil {
+		result, err = p.make(ctx, wanted)
 	}
 	if refusal, refused := errors.AsType[reflection.Refusal](err); refused {
-		return reconcile.Result{}, p.reschedule(ctx, wanted.claim, refusal)
+		return p.refuse(ctx, wanted, refusal)
 	}
 	return result, err
 }
 
-// observe returns what is to be made, or nil if that is nothing, or nothing of ours.
+// make makes the volume where it belongs: where its snapshot is, or else where the first pod goes.
+func (p *provisioner) make(ctx context.Context, wanted *order) (reconcile.Result, error) {
+	switch {
+	case wanted.from != nil:
+		return p.provide(ctx, wanted, wanted.from.Peer)
+	case wanted.node == nil:
+		return reconcile.Result{}, reflection.Refusal("node " + wanted.claim.Annotations[reflection.AnnotationSelectedNode] + " is gone")
+	case wanted.node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode:
+		return p.provide(ctx, wanted, wanted.node.Labels[v1alpha1.LabelPeer])
+	default:
+		return reconcile.Result{}, p.provideHere(ctx, wanted)
+	}
+}
+
+// observe returns what is to be made, or nil if that is nothing, or nothing of ours. The error may be a Refusal.
 func (p *provisioner) observe(ctx context.Context, request reconcile.Request) (*order, error) {
 	claim, err := local.Find(ctx, p.Client, request.NamespacedName, &corev1.PersistentVolumeClaim{})
 	if err != nil {
@@ -60,13 +70,20 @@ func (p *provisioner) observe(ctx context.Context, request reconcile.Request) (*
 	if claim == nil || !claim.DeletionTimestamp.IsZero() || !unbound(claim) {
 		return nil, p.sweep(ctx, request.NamespacedName, claim)
 	}
-	selected := claim.Annotations[reflection.AnnotationSelectedNode]
 	class, err := p.classOf(ctx, claim)
-	if err != nil || class == nil || selected == "" {
+	if err != nil || class == nil {
 		return nil, err
 	}
-	node, err := local.Find(ctx, p.Client, client.ObjectKey{Name: selected}, &corev1.Node{})
-	return &order{claim, class, node}, err
+	wanted := &order{claim: claim, class: class}
+	if wanted.from, err = p.snapshotFor(ctx, claim); err != nil || wanted.from != nil {
+		return wanted, err
+	}
+	selected := claim.Annotations[reflection.AnnotationSelectedNode]
+	if selected == "" {
+		return nil, nil
+	}
+	wanted.node, err = local.Find(ctx, p.Client, client.ObjectKey{Name: selected}, &corev1.Node{})
+	return wanted, err
 }
 
 // provide has the peer keep the volume, and makes the one that stands for it. The peer's own claim gets its volume when the pod is
@@ -76,17 +93,19 @@ func (p *provisioner) provide(ctx context.Context, wanted *order, peer string) (
 	if err != nil || link == nil {
 		return reconcile.Result{RequeueAfter: outageDelay}, err
 	}
-	over := link.FollowTwin(shadows, wanted.claim.Namespace)
-	if !isSeen(over) {
+	there := &place{at: reflection.Handle{Peer: peer, Namespace: wanted.claim.Namespace, Claim: reflection.VolumeName(wanted.claim.UID)}, link: link}
+	shadow, twin := there.kept()
+	if twin == "" {
 		return reconcile.Result{RequeueAfter: outageDelay}, nil
 	}
-	want, err := reflection.ShadowClaim(wanted.claim, wanted.class, over.Namespace())
+	want, err := reflection.ShadowClaim(wanted.claim, wanted.class, twin)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	found, _ := over.Named(want.Name)
-	shadow, ok := found.(*v1alpha1.ShadowClaim)
-	if !ok {
+	if wanted.from != nil {
+		want.Spec.DataSource = wanted.from.Claim
+	}
+	if shadow == nil {
 		return reconcile.Result{}, ask(ctx, link, want) // what comes of it asks for another look
 	}
 	p.tell(wanted.claim, shadow, peer)
@@ -103,16 +122,16 @@ func (p *provisioner) provide(ctx context.Context, wanted *order, peer string) (
 	return reconcile.Result{}, reflection.Refusal(fmt.Sprintf("peer %q makes none: %s", peer, ready.Message))
 }
 
-// ask asks the peer to keep storage.
+// ask asks the peer to keep storage. A peer whose Hanse does not know all fields must not make something else.
 func ask(ctx context.Context, link *peers.Link, want *v1alpha1.ShadowClaim) error {
-	err := link.Client().Create(ctx, want)
+	err := link.Client().Create(ctx, want, client.FieldValidation(metav1.FieldValidationStrict))
 	switch {
 	case err == nil:
 		ctrl.LoggerFrom(ctx).Info("Asked a peer for a volume", "Peer", link.Peer(), "volume", want.Name)
 		return nil
 	case apierrors.IsAlreadyExists(err): // the mirror is behind
 		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return reflection.Refusal(fmt.Sprintf("peer %q takes no claim: %s", link.Peer(), err))
 	default:
 		return fmt.Errorf("create ShadowClaim %s: %w", want.Name, err)
@@ -138,31 +157,47 @@ func (p *provisioner) create(ctx context.Context, volume *corev1.PersistentVolum
 	return nil
 }
 
-// reschedule has the scheduler select another node, as provisioners do by taking the choice off the claim.
-func (p *provisioner) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim, why reflection.Refusal) error {
-	changed := claim.DeepCopy()
+// refuse has the scheduler select another node, as provisioners do by taking the choice off the claim. Where there is no choice, it
+// looks again later.
+func (p *provisioner) refuse(ctx context.Context, wanted *order, why reflection.Refusal) (reconcile.Result, error) {
+	selected, chosen := wanted.claim.Annotations[reflection.AnnotationSelectedNode]
+	if !chosen {
+		p.warn(wanted.claim, v1alpha1.ReasonVolumeRefused, "No volume: %s", why)
+		return reconcile.Result{RequeueAfter: lastRetry}, nil
+	}
+	changed := wanted.claim.DeepCopy()
 	delete(changed.Annotations, reflection.AnnotationSelectedNode)
-	patch := client.MergeFromWithOptions(claim, client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(wanted.claim, client.MergeFromWithOptimisticLock{})
 	if err := p.Client.Patch(ctx, changed, patch); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return nil // its event brings us back
+			return reconcile.Result{}, nil // its event brings us back
 		}
-		return fmt.Errorf("have another node selected for the claim: %w", err)
+		return reconcile.Result{}, fmt.Errorf("have another node selected for the claim: %w", err)
 	}
-	p.warn(claim, v1alpha1.ReasonVolumeRefused, "No volume on node %s: %s", claim.Annotations[reflection.AnnotationSelectedNode], why)
-	return nil
+	p.warn(wanted.claim, v1alpha1.ReasonVolumeRefused, "No volume on node %s: %s", selected, why)
+	return reconcile.Result{}, nil
 }
 
 // shadowChanged has the claims of the namespace looked at that have no volume: the one that changed is among them.
 func (p *provisioner) shadowChanged(ctx context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
-	claims := &corev1.PersistentVolumeClaimList{}
-	if err := p.Client.List(ctx, claims, client.InNamespace(change.Home()), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot list claims", "Namespace", change.Home())
+	for _, request := range p.unboundIn(ctx, change.Home(), func(claim *corev1.PersistentVolumeClaim) bool {
+		return change.Name == "" || change.Name == reflection.VolumeName(claim.UID)
+	}) {
+		queue.Add(request)
 	}
+}
+
+// unboundIn are those chosen of the claims of the namespace that have no volume.
+func (p *provisioner) unboundIn(ctx context.Context, namespace string, chosen func(*corev1.PersistentVolumeClaim) bool) []reconcile.Request {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := p.Client.List(ctx, claims, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list claims", "Namespace", namespace)
+	}
+	var requests []reconcile.Request
 	for i := range claims.Items {
-		claim := &claims.Items[i]
-		if unbound(claim) && (change.Name == "" || change.Name == reflection.VolumeName(claim.UID)) {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
+		if claim := &claims.Items[i]; unbound(claim) && chosen(claim) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(claim)})
 		}
 	}
+	return requests
 }

@@ -34,6 +34,7 @@ type world struct {
 	turin       *peerstest.Peer
 	provisioner *provisioner
 	keeper      *keeper
+	snapshotter *snapshotter
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -50,11 +51,11 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w.peers.Link(turin)
-	config := Config{Client: w.Home.Client, Links: w.peers.Links, Events: w.Events, Tell: func(r remoteevents.Report) { w.told = append(w.told, r) }, Clock: w.Clock, Namespace: system}
+	config := Config{Client: w.Home.Client, Live: w.Home.Client, Links: w.peers.Links, Events: w.Events, Tell: func(r remoteevents.Report) { w.told = append(w.told, r) }, Clock: w.Clock, Namespace: system}
 	if err := config.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	w.provisioner, w.keeper = &provisioner{config}, &keeper{config}
+	w.provisioner, w.keeper, w.snapshotter = &provisioner{config}, &keeper{config}, &snapshotter{config}
 	link, _ := w.peers.Links.Get("turin")
 	link.Mappings()
 	link.FollowTwin(shadows, "shop")
@@ -106,17 +107,21 @@ func (w *world) answer(status metav1.ConditionStatus, capacity string) {
 	}
 }
 
-func (w *world) shadow() *v1alpha1.ShadowClaim {
+func (w *world) shadow() *v1alpha1.ShadowClaim { w.Helper(); return w.shadowOf(volume) }
+
+func (w *world) shadowOf(name string) *v1alpha1.ShadowClaim {
 	w.Helper()
 	shadow := &v1alpha1.ShadowClaim{}
-	if err := w.turin.Client.Get(w.Context(), client.ObjectKey{Namespace: twinName, Name: volume}, shadow); err != nil {
+	if err := w.turin.Client.Get(w.Context(), client.ObjectKey{Namespace: twinName, Name: name}, shadow); err != nil {
 		w.Fatal(err)
 	}
 	return shadow
 }
 
-func (w *world) hasShadow() bool {
-	err := w.turin.Client.Get(w.Context(), client.ObjectKey{Namespace: twinName, Name: volume}, &v1alpha1.ShadowClaim{})
+func (w *world) hasShadow() bool { return w.hasShadowOf(volume) }
+
+func (w *world) hasShadowOf(name string) bool {
+	err := w.turin.Client.Get(w.Context(), client.ObjectKey{Namespace: twinName, Name: name}, &v1alpha1.ShadowClaim{})
 	if client.IgnoreNotFound(err) != nil {
 		w.Fatal(err)
 	}

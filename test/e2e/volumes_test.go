@@ -150,16 +150,7 @@ func (c *cluster) marks(t *testing.T, ns string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, pod := range c.awaitReadyPods(t, ns, "db", 3) {
-		eventually(t, "the word of "+pod.Name, func(ctx context.Context) error {
-			log, err := c.Kubectl(ctx, "-n", ns, "logs", pod.Name)
-			_, word, said := strings.Cut(strings.TrimSpace(log), "word ")
-			if err == nil && !said {
-				err = fmt.Errorf("it says %q", log)
-			}
-			word, _, _ = strings.Cut(word, "\n")
-			found[pod.Name] = word + " on " + pod.Spec.NodeName
-			return err
-		})
+		found[pod.Name] = c.wordOf(t, ns, pod.Name) + " on " + pod.Spec.NodeName
 	}
 	return found
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -59,7 +60,7 @@ func Connect(ctx context.Context, name string, timeout time.Duration) (*Cluster,
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	return scheme, errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme),
-		multicluster.AddToScheme(scheme))
+		multicluster.AddToScheme(scheme), snapshotv1.AddToScheme(scheme))
 }
 
 // StateFolder is where the testbed keeps the state of the clusters.
