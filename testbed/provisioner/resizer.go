@@ -10,7 +10,6 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
@@ -18,15 +17,12 @@ import (
 // disk, so it is enough to say so.
 func resizer(ctx context.Context, client kubernetes.Interface) (cache.SharedIndexInformer, error) {
 	claims := coreinformers.NewPersistentVolumeClaimInformer(client, corev1.NamespaceAll, controller.DefaultResyncPeriod, cache.Indexers{})
-	_, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(_, now any) {
-		claim, ok := now.(*corev1.PersistentVolumeClaim)
-		if !ok || !wantsMore(claim) {
-			return
+	err := each(ctx, claims, func(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+		if !wantsMore(claim) {
+			return nil
 		}
-		if err := resize(ctx, client, claim); err != nil { // the next look at all claims tries again
-			klog.FromContext(ctx).Error(err, "Cannot resize", "claim", claim.Name, "namespace", claim.Namespace)
-		}
-	}})
+		return resize(ctx, client, claim)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +35,17 @@ func wantsMore(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Status.Phase == corev1.ClaimBound && asked.Cmp(has) > 0
 }
 
+func isOurs(volume *corev1.PersistentVolume) bool {
+	return volume.Annotations["pv.kubernetes.io/provisioned-by"] == name
+}
+
 func resize(ctx context.Context, client kubernetes.Interface, claim *corev1.PersistentVolumeClaim) error {
 	volumes := client.CoreV1().PersistentVolumes()
 	volume, err := volumes.Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	if volume.Annotations["pv.kubernetes.io/provisioned-by"] != name {
+	if !isOurs(volume) {
 		return nil
 	}
 	asked := claim.Spec.Resources.Requests[corev1.ResourceStorage]
