@@ -155,8 +155,8 @@ func (a *app) component(verb, short string) *cobra.Command {
 		Short: short,
 		Long: short + `.
 
-Components are etcd, apiserver, controller-manager, scheduler, coredns, kwok, metrics-server, provisioner, scheduler/NAME for an
-extra scheduler, and for each worker N containerd/N, kubelet/N and proxy/N.`,
+Components are etcd, apiserver, controller-manager, scheduler, coredns, kwok, metrics-server, provisioner, snapshot-controller,
+scheduler/NAME for an extra scheduler, and for each worker N containerd/N, kubelet/N and proxy/N.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
 			ctx := command.Context()

@@ -59,6 +59,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	set.StringArrayVar(&f.args, "arg", nil, "a flag of a component, as COMPONENT:FLAG=VALUE")
 	set.BoolVar(&f.Metrics, "metrics", false, "run metrics-server, for kubectl top and HorizontalPodAutoscalers")
 	set.BoolVar(&f.Storage, "storage", false, "make volumes for claims: directories on the workers' disks, of the default StorageClass local")
+	set.BoolVar(&f.Snapshots, "snapshots", false, "take VolumeSnapshots of these volumes, with the default VolumeSnapshotClass local; includes --storage")
 	set.BoolVar(&f.Ingress, "ingress", false, "run Traefik, the controller of the default IngressClass traefik, at node ports 30080 and 30443")
 	set.BoolVar(&f.Multicluster, "multicluster", false, "have the DNS answer for clusterset.local, by ServiceImports")
 	set.BoolVar(&f.NAT, "nat", false, "put the nodes behind NAT: they reach other clusters, and are reached by none")
@@ -90,6 +91,7 @@ func (f *upFlags) change(set *pflag.FlagSet) (func(*plan.Options), error) {
 			"audit":           func() { options.Audit = f.Audit },
 			"metrics":         func() { options.Metrics = f.Metrics },
 			"storage":         func() { options.Storage = f.Storage },
+			"snapshots":       func() { options.Snapshots = f.Snapshots },
 			"ingress":         func() { options.Ingress = f.Ingress },
 			"multicluster":    func() { options.Multicluster = f.Multicluster },
 			"nat":             func() { options.NAT = f.NAT },

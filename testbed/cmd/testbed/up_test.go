@@ -52,9 +52,9 @@ func TestOnlyGivenFlagsChangeOptions(t *testing.T) {
 		}},
 		{"the rest", []string{
 			"--simulated-nodes=7", "--simulated-start=2s", "--pod-cidr=10.0.0.0/16", "--service-cidr=10.1.0.0/16", "--kubernetes=v1.35.4",
-			"--metrics", "--storage", "--ingress", "--nat",
+			"--metrics", "--storage", "--snapshots", "--ingress", "--nat",
 		}, func(o *plan.Options) {
-			o.Metrics, o.Storage, o.Ingress, o.NAT = true, true, true, true
+			o.Metrics, o.Storage, o.Snapshots, o.Ingress, o.NAT = true, true, true, true, true
 			o.SimulatedNodes, o.SimulatedStart, o.Kubernetes = 7, 2*time.Second, "v1.35.4"
 			o.PodCIDR, o.ServiceCIDR = ranges(t, "10.0.0.0/16"), ranges(t, "10.1.0.0/16")
 		}},

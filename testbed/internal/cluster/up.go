@@ -241,6 +241,18 @@ func (c Cluster) await(ctx context.Context, what string, names []string, try fun
 
 // settle puts the first objects in place and waits until everything answers.
 func (c Cluster) settle(ctx context.Context, client *kube.Client) error {
+	for _, definition := range kube.Definitions(c.Cluster) {
+		text, err := os.ReadFile(definition.File)
+		if err != nil {
+			return err
+		}
+		err = c.await(ctx, definition.Path, []string{"apiserver"}, func(ctx context.Context) error {
+			return client.ApplyText(ctx, definition.Path, text)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	for _, object := range kube.Base(c.Cluster) {
 		err := c.await(ctx, object.Path, []string{"apiserver"}, func(ctx context.Context) error {
 			return client.Apply(ctx, object.Path, object.Body)

@@ -53,6 +53,9 @@ func All(c *plan.Cluster) []Component {
 	if c.HasStorage() {
 		components = append(components, provisioner(c))
 	}
+	if c.HasSnapshots() {
+		components = append(components, snapshotController(c))
+	}
 	if c.Options.SimulatedNodes > 0 {
 		components = append(components, kwok(c))
 	}

@@ -71,6 +71,8 @@ func TestComponentsOfACluster(t *testing.T) {
 			"scheduler coredns kubelet/1 proxy/1 metrics-server"},
 		{"storage", lubeck(func(c *plan.Cluster) { c.Options.Storage = true }), "etcd containerd/1 apiserver controller-manager " +
 			"scheduler coredns kubelet/1 proxy/1 provisioner"},
+		{"snapshots, and so storage", lubeck(func(c *plan.Cluster) { c.Options.Snapshots = true }), "etcd containerd/1 apiserver " +
+			"controller-manager scheduler coredns kubelet/1 proxy/1 provisioner snapshot-controller"},
 		{"a bad link", lubeck(badLink), "link etcd containerd/1 apiserver controller-manager scheduler coredns kubelet/1 proxy/1"},
 		{"without root", lubeck(func(c *plan.Cluster) { c.Options.Workers, c.Options.Metrics, c.Rootless = 0, true, true }), "etcd apiserver controller-manager scheduler"},
 	} {
@@ -128,10 +130,10 @@ func TestFlagsThatWereAskedForComeLast(t *testing.T) {
 		"apiserver": "apiserver", "etcd": "etcd", "controller-manager": "controller-manager", "scheduler": "scheduler",
 		"scheduler/slow": "scheduler", "coredns": "coredns", "kubelet/1": "kubelet", "containerd/1": "containerd",
 		"proxy/1": "proxy", "kwok": "kwok", "metrics-server": "metrics-server",
-		"provisioner": "provisioner",
+		"provisioner": "provisioner", "snapshot-controller": "snapshot-controller",
 	}
 	c := lubeck(func(c *plan.Cluster) {
-		c.Options.SimulatedNodes, c.Options.Metrics, c.Options.Storage = 1, true, true
+		c.Options.SimulatedNodes, c.Options.Metrics, c.Options.Snapshots = 1, true, true
 		c.Options.ExtraSchedulers = []plan.ExtraScheduler{{Name: "slow"}}
 		for _, name := range plan.Components {
 			c.Options.Args = append(c.Options.Args, plan.Arg{Component: name, Flag: "flag-of", Value: name})
@@ -284,5 +286,15 @@ func TestProvisionerKnowsTheDiskOfEachWorker(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, part.Command[len(part.Command)-2:]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Where there are no definitions of snapshots, it would ask for them for ever.
+func TestProvisionerTakesSnapshotsOnDemand(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		part, err := Find(lubeck(func(c *plan.Cluster) { c.Options.Storage, c.Options.Snapshots = true, wanted }), "provisioner")
+		if err != nil || slices.Contains(part.Command, "--snapshots") != wanted {
+			t.Errorf("snapshots %v: %v, %v", wanted, part.Command, err)
+		}
 	}
 }

@@ -208,8 +208,19 @@ func provisioner(c *plan.Cluster) Component {
 	for _, worker := range c.Workers() {
 		command = append(command, "--disk="+worker.Name()+"="+worker.LibraryDir())
 	}
+	if c.HasSnapshots() {
+		command = append(command, "--snapshots")
+	}
 	return Component{
 		Name: "provisioner", Node: c.ControlPlane(), Command: append(command, c.Options.ArgsOf("provisioner")...),
+	}
+}
+
+// snapshotController binds VolumeSnapshots to their contents, which the provisioner makes.
+func snapshotController(c *plan.Cluster) Component {
+	command := []string{c.SnapshotController(), "--kubeconfig=" + kubeconfig(c, "snapshot-controller")}
+	return Component{
+		Name: "snapshot-controller", Node: c.ControlPlane(), Command: append(command, c.Options.ArgsOf("snapshot-controller")...),
 	}
 }
 

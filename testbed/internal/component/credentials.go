@@ -48,6 +48,7 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 			Addresses: c.Addresses(),
 		},
 		{Name: "provisioner", User: "system:provisioner"},
+		{Name: "snapshot-controller", User: "system:snapshot-controller"},
 		{Name: "kwok", User: "system:kwok", Groups: []string{"system:masters"}},
 	}
 	for _, worker := range c.Workers() {
@@ -69,7 +70,9 @@ func Certificates(c *plan.Cluster) map[string][]pki.Request {
 // Kubeconfigs tells which kubeconfig, by its path, is made of which certificate.
 func Kubeconfigs(c *plan.Cluster) map[string]string {
 	paths := map[string]string{c.Kubeconfig(): AdminCert}
-	for _, name := range []string{"controller-manager", "scheduler", "coredns", "proxy", "kwok", "metrics-server", "provisioner"} {
+	for _, name := range []string{
+		"controller-manager", "scheduler", "coredns", "proxy", "kwok", "metrics-server", "provisioner", "snapshot-controller",
+	} {
 		paths[kubeconfig(c, name)] = name
 	}
 	for _, worker := range c.Workers() {

@@ -89,7 +89,12 @@ func (c *Client) Apply(ctx context.Context, path string, object any) error {
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, http.MethodPatch, path+"?fieldManager="+manager+"&force=true", body, nil)
+	return c.ApplyText(ctx, path, body)
+}
+
+// ApplyText does the same with an object that is written in YAML.
+func (c *Client) ApplyText(ctx context.Context, path string, text []byte) error {
+	return c.do(ctx, http.MethodPatch, path+"?fieldManager="+manager+"&force=true", text, nil)
 }
 
 // maxAnswer bounds what is read of an answer.

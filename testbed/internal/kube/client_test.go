@@ -60,6 +60,12 @@ func TestApplyIsAServerSideApply(t *testing.T) {
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	if err := client.ApplyText(t.Context(), "/api/v1/nodes/a", []byte("kind: Node")); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(got, " application/apply-patch+yaml kind: Node") {
+		t.Errorf("what was written became %s", got)
+	}
 }
 
 func TestErrorsSayWhatTheServerSaid(t *testing.T) {
@@ -112,11 +118,28 @@ func TestNodes(t *testing.T) {
 
 func TestBaseObjectsHaveTheirOwnNamesAtTheirPaths(t *testing.T) {
 	c := &plan.Cluster{Name: "a", Index: 1, Options: plan.DefaultOptions()}
+	c.Options.Metrics, c.Options.Snapshots, c.Options.Ingress, c.Options.Multicluster = true, true, true, true
 	for _, object := range append(Base(c), SimulatedNode(c, 7)) {
 		metadata := object.Body["metadata"].(map[string]any)
 		name := strings.ReplaceAll(metadata["name"].(string), ":", "%3A")
 		if !strings.HasSuffix(strings.ReplaceAll(object.Path, ":", "%3A"), "/"+name) {
 			t.Errorf("%s is at %s", metadata["name"], object.Path)
 		}
+	}
+}
+
+func TestDefinitionsAreOfWhatIsAskedFor(t *testing.T) {
+	c := &plan.Cluster{Bin: "/bin", Options: plan.DefaultOptions()}
+	if got := Definitions(c); len(got) != 0 {
+		t.Errorf("by default: %v", got)
+	}
+	c.Options.Snapshots = true
+	got := Definitions(c)
+	want := Definition{
+		Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/volumesnapshots.snapshot.storage.k8s.io",
+		File: "/bin/snapshot-controller-definitions/snapshot.storage.k8s.io_volumesnapshots.yaml",
+	}
+	if len(got) != 3 || got[2] != want {
+		t.Errorf("got %v", got)
 	}
 }

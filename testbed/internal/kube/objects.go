@@ -33,6 +33,9 @@ func Base(c *plan.Cluster) []Object {
 	if c.HasStorage() {
 		objects = append(objects, storage()...)
 	}
+	if c.HasSnapshots() {
+		objects = append(objects, snapshots()...)
+	}
 	if c.HasIngress() {
 		objects = append(objects, ingress(c)...)
 	}

@@ -1,6 +1,9 @@
 package kube
 
-const provisionerUser = "system:provisioner"
+const (
+	provisionerUser = "system:provisioner"
+	driver          = "testbed.hanse.dev/local" // as the provisioner calls itself
+)
 
 // storage lists what makes volumes of the workers' disks the ones that claims get by default.
 func storage() []Object {
@@ -20,7 +23,7 @@ func storage() []Object {
 				"metadata": object{
 					"name": name, "annotations": object{"storageclass.kubernetes.io/is-default-class": "true"},
 				},
-				"provisioner": "testbed.hanse.dev/local", "reclaimPolicy": "Delete",
+				"provisioner": driver, "reclaimPolicy": "Delete",
 				"volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": true,
 			},
 		},

@@ -204,7 +204,18 @@ func (c *Cluster) Kubernetes() string {
 func (c *Cluster) HasMetrics() bool { return c.Options.Metrics && !c.Rootless }
 
 // HasStorage tells whether claims get volumes, which are on the disks of workers.
-func (c *Cluster) HasStorage() bool { return c.Options.Storage && !c.Rootless }
+func (c *Cluster) HasStorage() bool {
+	return (c.Options.Storage || c.Options.Snapshots) && !c.Rootless
+}
+
+// HasSnapshots tells whether snapshots of these volumes can be taken.
+func (c *Cluster) HasSnapshots() bool { return c.Options.Snapshots && !c.Rootless }
+
+// SnapshotController is the path of that program.
+func (c *Cluster) SnapshotController() string { return filepath.Join(c.Bin, "snapshot-controller") }
+
+// SnapshotDefinitions is the folder of the definitions of what that program works on.
+func (c *Cluster) SnapshotDefinitions() string { return c.SnapshotController() + "-definitions" }
 
 // HasIngress tells whether an ingress controller runs, which is a pod.
 func (c *Cluster) HasIngress() bool { return c.Options.Ingress && c.Options.Workers > 0 }

@@ -25,6 +25,7 @@ type Options struct {
 	Audit           bool             `json:"audit,omitempty"`
 	Metrics         bool             `json:"metrics,omitempty"`      // run metrics-server
 	Storage         bool             `json:"storage,omitempty"`      // make volumes for claims
+	Snapshots       bool             `json:"snapshots,omitempty"`    // of these volumes, which it includes
 	Ingress         bool             `json:"ingress,omitempty"`      // run Traefik
 	Multicluster    bool             `json:"multicluster,omitempty"` // answer for clusterset.local
 	NAT             bool             `json:"nat,omitempty"`          // the workers reach other clusters under the control plane's address alone
@@ -57,7 +58,7 @@ type Arg struct {
 // Components are the names by which --arg knows the components of a cluster.
 var Components = []string{
 	"apiserver", "containerd", "controller-manager", "coredns", "etcd", "kubelet", "kwok", "metrics-server",
-	"provisioner", "proxy", "scheduler",
+	"provisioner", "proxy", "scheduler", "snapshot-controller",
 }
 
 var (

@@ -177,6 +177,9 @@ func (t *Testbed) equip(ctx context.Context, clusters []*plan.Cluster) error {
 		if one.HasStorage() {
 			needs = append(needs, filepath.Join(t.Bin, "provisioner"))
 		}
+		if one.HasSnapshots() {
+			needs = append(needs, one.SnapshotController())
+		}
 		if one.HasIngress() {
 			needs = append(needs, one.Traefik())
 		}
