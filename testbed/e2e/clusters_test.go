@@ -59,6 +59,7 @@ func TestE2EStories(t *testing.T) {
 		{"PodsRunInBoth", podsRunInBoth},
 		{"ControlPlaneReachesPods", controlPlaneReachesPods},
 		{"IngressAnswersTheMachine", ingressAnswersTheMachine},
+		{"SnapshotsKeepAMoment", snapshotsKeepAMoment},
 		{"CutAndHeal", cutAndHeal},
 		{"ComponentsStopAndStart", componentsStopAndStart},
 		{"ContainersOutliveTheirKeepers", containersOutliveTheirKeepers},
