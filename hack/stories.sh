@@ -37,14 +37,16 @@ need() { grep -qE "$1" <<<"$needs"; }
 ! need '\bskew\b' || hack/skew.sh v0.2.0 v0.3.0
 ! need '\bsuite\b' || hack/suite.sh
 ! need '\bmetrics\b' || make --no-print-directory -C testbed "$PWD/bin/metrics-server"
-! need '\bstorage\b' || make --no-print-directory -C testbed "$PWD/bin/provisioner"
+! need '\b(storage|snapshots)\b' || make --no-print-directory -C testbed "$PWD/bin/provisioner"
+! need '\bsnapshots\b' || make --no-print-directory -C testbed "$PWD/bin/snapshot-controller"
 ! need '\borders\b' || make --no-print-directory bin/images/orders.tar
 ! need '\bingress\b' || make --no-print-directory -C testbed "$PWD/bin/traefik"
 
 # start_pair brings up what stories of the phases shared and alone need.
 start_pair() {
 	local testbed=(bin/testbed --state "$state") skewed
-	"${testbed[@]}" up lubeck hamburg --workers 1 --audit ${KUBERNETES:+--kubernetes "$KUBERNETES"} $(! need '\bmetrics\b' || echo --metrics) $(! need '^(shared|alone).*\bstorage\b' || echo --storage)
+	"${testbed[@]}" up lubeck hamburg --workers 1 --audit ${KUBERNETES:+--kubernetes "$KUBERNETES"} $(! need '\bmetrics\b' || echo --metrics) \
+		$(! need '^(shared|alone).*\bstorage\b' || echo --storage) $(! need '^(shared|alone).*\bsnapshots\b' || echo --snapshots)
 	! need '^(shared|alone).*\brostock\b' || "${testbed[@]}" up rostock --workers 0
 	mkdir -p "$state-memory"
 	"${testbed[@]}" load bin/hanse.tar lubeck hamburg
@@ -75,6 +77,7 @@ start_three() {
 	local testbed=(bin/testbed --state "$network")
 	bin/scratch-image -o bin/images/kubectl.tar -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl &&
 		"${testbed[@]}" up lubeck hamburg bremen --workers 2 --audit $(! need '^(connected|network).*\bstorage\b' || echo --storage) \
+			$(! need '^(connected|network).*\bsnapshots\b' || echo --snapshots) \
 			$(! need '\bingress\b' || echo --ingress) $(! need '\bmulticluster\b' || echo --multicluster) \
 			$(! need '\borders\b' || echo --arg kubelet:sync-frequency=10s) && # files of ConfigMaps follow sooner than in a minute and a half
 		{ ! need '\bvisby\b' || { "${testbed[@]}" up visby --workers 1 --nat && "${testbed[@]}" load bin/hanse.tar visby; }; } &&
