@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"syscall"
 
 	snapshotclient "github.com/kubernetes-csi/external-snapshotter/client/v8/clientset/versioned/typed/volumesnapshot/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +70,9 @@ func duplicate(ctx context.Context, from, to string) error {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.RemoveAll(to+unfinished)); err != nil { //nolint:gosec // as above
 		return err
 	}
-	if said, err := exec.CommandContext(ctx, "cp", "-a", from, to+unfinished).CombinedOutput(); err != nil { //nolint:gosec // our own names
+	copying := exec.CommandContext(ctx, "cp", "-a", from, to+unfinished)   //nolint:gosec // our own names
+	copying.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or it would disturb the one of our successor
+	if said, err := copying.CombinedOutput(); err != nil {
 		return fmt.Errorf("copy %s: %w: %s", filepath.Base(from), err, said)
 	}
 	return os.Rename(to+unfinished, to)
