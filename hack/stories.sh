@@ -172,10 +172,12 @@ if [ -n "$beside" ]; then
 	beside=''
 	cat "$output"
 fi
-echo '== what the stories that failed said last'
-awk '/^=== (NAME|RUN|CONT)/ { story = $3 }
-	/^    [a-z_]+_test\.go:[0-9]+: / && !/: waited / { said[story] = said[story] substr($0, 1, 500) "\n" }
-	/^--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 12 ? n - 12 : 1; i < n; i++) print $3 lines[i] }' "$told"
+if [ "$status" != 0 ]; then
+	echo '== what the stories that failed said last'
+	awk '/^=== (NAME|RUN|CONT)/ { story = $3 }
+		/^    [a-z_]+_test\.go:[0-9]+: / && !/: waited / { said[story] = said[story] substr($0, 1, 500) "\n" }
+		/^--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 12 ? n - 12 : 1; i < n; i++) print $3 lines[i] }' "$told"
+fi
 echo '== the longest stories, in seconds'
 sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p
 exit $status

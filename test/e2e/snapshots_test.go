@@ -16,7 +16,7 @@ import (
 
 // A claim begins with what another one held when its snapshot was taken, in the cluster in which that one's volume lies.
 func TestVolumeBeginsWithSnapshot(t *testing.T) {
-	ctx := shared(t, "storage", "snapshots")
+	ctx := shared(t, "snapshots")
 	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
 		Strategy:        v1alpha1.StrategyLocalAndRemote,
 		ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: "hamburg"}},
