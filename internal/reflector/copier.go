@@ -154,7 +154,7 @@ func (c *copier) observe(
 func (c *copier) act(ctx context.Context, l look, steps []reflection.Step) (reconcile.Result, error) {
 	req := l.talk.about
 	ends := l.link.TwinEnds(req.Namespace)
-	failed := make([]error, len(steps))
+	failed, read := make([]error, len(steps)), c.readAhead(req, steps)
 	group, answered := errgroup.WithContext(ctx)
 	group.SetLimit(stepsAtOnce)
 	for i, step := range steps {
@@ -164,7 +164,7 @@ func (c *copier) act(ctx context.Context, l look, steps []reflection.Step) (reco
 		group.Go(func() error {
 			err := c.take(ctx, move{ // a step that others have begun meanwhile ends as it does
 				request: req, Step: step, talk: l.talk, needed: l.wanted.names[step.Name], known: l.wanted.known[step.Name].Object,
-				twin: l.over.Namespace(), ends: ends, peer: l.link.Client(),
+				ahead: read, twin: l.over.Namespace(), ends: ends, peer: l.link.Client(),
 			})
 			if err == nil {
 				return nil

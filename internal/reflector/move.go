@@ -31,6 +31,7 @@ type move struct {
 	talk   *talk
 	needed bool              // by a pod, or as all of its kind are
 	known  reflection.Object // the copy, if it is known without reading
+	ahead  *ahead            // what was read already of what is to be copied
 	twin   string            // the namespace at the peer
 	ends   bool              // it is being deleted
 	peer   client.Client     // the way to it
@@ -123,14 +124,9 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 	if listed := c.listed(m.Kind); listed != nil {
 		return c.outboundListed(ctx, m, listed)
 	}
-	source := m.empty()
-	source.SetNamespace(m.Namespace)
-	err := c.Live.Get(ctx, client.ObjectKeyFromObject(source), source)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read it: %w", err)
+	source, err := c.read(ctx, m)
+	if err != nil || source == nil {
+		return nil, err
 	}
 	if isToken(source) && !m.needed { // what never ends leaves for a pod alone
 		return nil, nil
@@ -140,6 +136,23 @@ func (c *copier) outbound(ctx context.Context, m move) (client.Object, error) {
 		return nil, c.refused(ctx, m, err)
 	}
 	return out, nil
+}
+
+// read returns the object at home, or nil if there is none.
+func (c *copier) read(ctx context.Context, m move) (client.Object, error) {
+	if source := m.ahead.find(ctx, m.Name); source != nil {
+		return source, nil
+	}
+	source := m.empty()
+	source.SetNamespace(m.Namespace)
+	err := c.Live.Get(ctx, client.ObjectKeyFromObject(source), source)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read it: %w", err)
+	}
+	return source, nil
 }
 
 // refused tells the user why there is no copy, if the error is a Refusal. Any other it returns.
