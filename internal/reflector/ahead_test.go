@@ -56,7 +56,7 @@ func TestWhatIsReadAhead(t *testing.T) {
 		"but not from long before":           {9, "a-40 a-05", "a-40", 3},
 		"nor what is not there":              {9, "a-19x b", "", 3},
 		"nor after a failure":                {1, "a-05 a-25 a-45", "a-05", 2},
-		"and each once":                      {9, "a-05 a-05", "a-05", 1},
+		"and each once":                      {9, "a-05 a-06 a-05", "a-05 a-06", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader, lists := paged(t, test.fails)
