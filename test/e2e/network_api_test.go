@@ -35,18 +35,28 @@ func (c *cluster) account(t *testing.T, ns, name string) {
 }
 
 // kubectl in a pod at a provider talks to the API server of home, as in any pod: by the environment, the token of the pod's service
-// account, and a certificate that is valid for the name. It may what its account may at home.
+// account, and a certificate that is valid for the name. It may what its account may at home. So it is with a token in a Secret, as
+// accounts had before pods got their own.
 func TestHomeAPIFromRemotePod(t *testing.T) {
 	ctx := connected(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	lubeck.account(t, ns, "reader")
+	lubeck.account(t, ns, "legacy")
+	lubeck.create(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "legacy", Annotations: map[string]string{corev1.ServiceAccountNameKey: "legacy"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	})
+	whoami := kubectlContainer("legacy", "auth", "whoami", "--token=$(TOKEN)", "-o", "jsonpath={.status.userInfo.username}")
+	whoami.Env = []corev1.EnvVar{{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "legacy"}, Key: corev1.ServiceAccountTokenKey,
+	}}}}
 	lubeck.create(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "read-from-afar"}})
 	lubeck.create(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubectl"},
 		Spec: corev1.PodSpec{
 			NodeSelector: atHamburg, RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: "reader",
 			Containers: []corev1.Container{
-				kubectlContainer("allowed", "get", "configmap", "read-from-afar", "-o", "name"), kubectlContainer("forbidden", "get", "secrets"),
+				kubectlContainer("allowed", "get", "configmap", "read-from-afar", "-o", "name"), kubectlContainer("forbidden", "get", "secrets"), whoami,
 			},
 		},
 	})
@@ -55,6 +65,7 @@ func TestHomeAPIFromRemotePod(t *testing.T) {
 	})
 	for container, want := range map[string]string{
 		"allowed": "configmap/read-from-afar", "forbidden": `User "system:serviceaccount:` + ns + `:reader" cannot list resource "secrets"`,
+		"legacy": "system:serviceaccount:" + ns + ":legacy",
 	} {
 		out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "kubectl", "-c", container)
 		if err != nil || !strings.Contains(out, want) {
