@@ -53,6 +53,8 @@ const (
 	ConditionDebug = "Debug"
 	// ConditionComplete says that a pod has moved, or, where it is False, why it has not (yet).
 	ConditionComplete = "Complete"
+	// ConditionRestored says of a PodMove that failed after its pod was evicted whether there is such a pod again.
+	ConditionRestored = "Restored"
 )
 
 // Reasons of conditions, acknowledgements and events.
@@ -279,7 +281,8 @@ const (
 	ReasonHostNotAllowed = "HostNotAllowed"
 	// ReasonHostTaken means that another namespace of the provider has a host name that an Ingress is for.
 	ReasonHostTaken = "HostTaken"
-	// ReasonNameTaken means that the provider has an object of the name that is not this cluster's.
+	// ReasonNameTaken means that the provider has an object of the name that is not this cluster's, or that somebody has created a
+	// pod of the name of one that moves.
 	ReasonNameTaken = "NameTaken"
 	// ReasonObjectRefused means that an object cannot be made at the provider as it is asked for. The message has the cause.
 	ReasonObjectRefused = "ObjectRefused"
@@ -325,6 +328,10 @@ const (
 	ReasonOwnerLost = "OwnerLost"
 	// ReasonNotGated means that the pod in the place of the original got no gate, or lost it, and runs where the scheduler has put it.
 	ReasonNotGated = "NotGated"
+	// ReasonRestored means that a pod that was evicted and did not start at its destination was made again.
+	ReasonRestored = "Restored"
+	// ReasonPodTooLarge means that the pod is larger than what a PodMove can keep of it.
+	ReasonPodTooLarge = "PodTooLarge"
 	// ReasonDeadlineExceeded means that the copy was not Ready in time.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonAborted means that the PodMove was deleted.

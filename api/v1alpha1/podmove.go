@@ -6,7 +6,7 @@ import (
 )
 
 // MoveMethod says how a pod is moved.
-// +kubebuilder:validation:Enum=Surge;Steer
+// +kubebuilder:validation:Enum=Surge;Steer;DeleteFirst
 type MoveMethod string
 
 const (
@@ -14,6 +14,19 @@ const (
 	MoveSurge MoveMethod = "Surge"
 	// MoveSteer evicts the original, and sends the pod that its owner makes in its place to the destination.
 	MoveSteer MoveMethod = "Steer"
+	// MoveDeleteFirst evicts the original, and makes it again at the destination, under the same name.
+	MoveDeleteFirst MoveMethod = "DeleteFirst"
+)
+
+// MoveOnFailure says what becomes of a pod whose original is gone and that is not Ready at its destination in time.
+// +kubebuilder:validation:Enum=Restore;Leave
+type MoveOnFailure string
+
+const (
+	// OnFailureRestore takes the pod away from the destination, so that it may run where the original did.
+	OnFailureRestore MoveOnFailure = "Restore"
+	// OnFailureLeave leaves it as it is.
+	OnFailureLeave MoveOnFailure = "Leave"
 )
 
 // MoveBinding says who binds the copy to its node.
@@ -28,7 +41,7 @@ const (
 )
 
 // MovePhase says how far a move has come.
-// +kubebuilder:validation:Enum=Pending;Copying;Steering;HandingOver;RollingBack;Succeeded;Failed
+// +kubebuilder:validation:Enum=Pending;Copying;Steering;Recreating;HandingOver;RollingBack;Succeeded;Failed
 type MovePhase string
 
 const (
@@ -38,6 +51,8 @@ const (
 	MoveCopying MovePhase = "Copying"
 	// MoveSteering means that the original is evicted, and that the pod which its owner makes in its place is waited for.
 	MoveSteering MovePhase = "Steering"
+	// MoveRecreating means that the original is evicted, and that it is made again when it is gone.
+	MoveRecreating MovePhase = "Recreating"
 	// MoveHandingOver means that the copy takes the place of the original.
 	MoveHandingOver MovePhase = "HandingOver"
 	// MoveRollingBack means that the move has failed, and what it did is undone.
@@ -45,7 +60,7 @@ const (
 	// MoveSucceeded means that the copy has taken the place of the original.
 	MoveSucceeded MovePhase = "Succeeded"
 	// MoveFailed means that the move has come to nothing. The original was left as it was, unless it was evicted already: then
-	// its owner has another pod, which runs where the scheduler puts it.
+	// its owner has another pod, which runs where the scheduler puts it, or with DeleteFirst it was made again.
 	MoveFailed MovePhase = "Failed"
 )
 
@@ -56,6 +71,7 @@ func (p MovePhase) IsOver() bool { return p == MoveSucceeded || p == MoveFailed 
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable; delete the PodMove to abort the move, and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.destination.nodeSelector)",message="bind AtCreation needs a destination with node or peer, since nobody chooses among several nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.method) || self.method != 'Steer'",message="method Steer needs bind Scheduler, since the owner of the pod creates the one in its place"
+// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'Leave' || !has(self.method) || self.method != 'Surge'",message="onFailure Leave is for methods Steer and DeleteFirst, since with Surge the original runs on"
 type PodMoveSpec struct {
 	// pod is the pod to move, in the namespace of the PodMove.
 	// +required
@@ -68,7 +84,8 @@ type PodMoveSpec struct {
 	// method is how to move the pod. By default the first that fits. Surge runs a copy at the destination first, and the original
 	// goes when the copy is Ready. Steer evicts the original, and sends the pod that its owner makes in its place to the
 	// destination: for pods of StatefulSets, Jobs and operators, volumes that one node alone can use, and where there is no quota
-	// for one more pod. The pod is away in between.
+	// for one more pod. The pod is away in between. DeleteFirst evicts the original, and makes it again at the destination under
+	// the same name: for pods without a controller, where no copy can run beside them, or that must keep their name.
 	// +optional
 	Method MoveMethod `json:"method,omitempty"`
 
@@ -77,6 +94,13 @@ type PodMoveSpec struct {
 	// +optional
 	// +kubebuilder:default=Scheduler
 	Bind MoveBinding `json:"bind,omitempty"`
+
+	// onFailure is what becomes of a pod whose original is gone and that is not Ready at the destination by the deadline. By default
+	// Restore: it is deleted there. With DeleteFirst it is then made again, on the node of the original if there is room, and with
+	// Steer its owner makes another one. Leave leaves it as it is. With Surge the original is there in any case.
+	// +optional
+	// +kubebuilder:default=Restore
+	OnFailure MoveOnFailure `json:"onFailure,omitempty"`
 
 	// deadline is how long after the creation of the PodMove the copy must be Ready. By default 10m. Then the move fails, and
 	// what it did is undone, but for an eviction.
@@ -146,7 +170,7 @@ func (d *MoveDestination) NodeName() string {
 // PodMoveStatus says how far the move has come.
 type PodMoveStatus struct {
 	// conditions: Accepted (nothing stands against the move), Complete (the copy has taken the place of the original; False
-	// with the cause of the failure).
+	// with the cause of the failure), Restored (only where DeleteFirst has failed: whether there is such a pod again).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -169,7 +193,7 @@ type PodMoveStatus struct {
 	// +optional
 	Original *MoveParty `json:"original,omitempty"`
 
-	// copy is the pod that takes its place. With Steer its owner has made it.
+	// copy is the pod that takes its place. With Steer its owner has made it, with DeleteFirst it has the name of the original.
 	// +optional
 	Copy *MoveParty `json:"copy,omitempty"`
 
@@ -177,6 +201,12 @@ type PodMoveStatus struct {
 	// method Steer right before the eviction, and renews it while it waits for that pod.
 	// +optional
 	GateUntil *metav1.Time `json:"gateUntil,omitempty"`
+
+	// record is the pod as it is made again with DeleteFirst, in JSON, without what says where it is to run. It is written before the
+	// original is touched, and taken off when the pod has moved.
+	// +optional
+	// +kubebuilder:validation:MaxLength=262144
+	Record string `json:"record,omitempty"`
 
 	// finishedAt is when the move was over.
 	// +optional
@@ -238,12 +268,14 @@ type MoveParty struct {
 }
 
 // MoveAction is one step of a move.
-// +kubebuilder:validation:Enum=Copied;CostLowered;HandedOver;Evicted;Steered;Settled;CostRestored;CopyDeleted;CopyEvicted
+// +kubebuilder:validation:Enum=Copied;CopyRefused;CostLowered;HandedOver;Evicted;Steered;Settled;CostRestored;CopyDeleted;CopyEvicted;Restored
 type MoveAction string
 
 const (
 	// MoveCopied is the creation of the copy.
 	MoveCopied MoveAction = "Copied"
+	// MoveCopyRefused is that the API server has refused the copy for the first time after the original was gone.
+	MoveCopyRefused MoveAction = "CopyRefused"
 	// MoveCostLowered has the controller prefer the original when it deletes a pod.
 	MoveCostLowered MoveAction = "CostLowered"
 	// MoveHandedOver gives the copy its labels, by which its controller and its Services find it.
@@ -260,11 +292,13 @@ const (
 	MoveCopyDeleted MoveAction = "CopyDeleted"
 	// MoveCopyEvicted undoes Steered: the owner makes another pod, which may run anywhere.
 	MoveCopyEvicted MoveAction = "CopyEvicted"
+	// MoveRestored undoes Evicted: the original is made again.
+	MoveRestored MoveAction = "Restored"
 )
 
 // MoveStep is something that was done, and when.
 type MoveStep struct {
-	// action is what was done. CostRestored, CopyDeleted and CopyEvicted roll back a move that failed.
+	// action is what was done. CostRestored, CopyDeleted, CopyEvicted and Restored roll back a move that failed.
 	// +required
 	Action MoveAction `json:"action"`
 
@@ -274,8 +308,9 @@ type MoveStep struct {
 }
 
 // PodMove moves a running pod to another node, real or virtual. Where possible that is without a gap (method Surge): a copy starts
-// at the destination, and when it is Ready the original goes. Otherwise (method Steer) the original is evicted, and the pod that its
-// owner makes in its place is sent to the destination. The author needs the right to delete the pod and to create pods. Deleting a
+// at the destination, and when it is Ready the original goes. Otherwise the original is evicted first. Then the pod that its owner
+// makes in its place is sent to the destination (method Steer), or, if it has no controller, it is made again there under the same
+// name (method DeleteFirst). The author needs the right to delete the pod and to create pods. Deleting a
 // PodMove aborts the move, as long as the copy has not taken over.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

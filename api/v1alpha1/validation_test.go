@@ -151,7 +151,7 @@ func TestRules(t *testing.T) {
 	goodLending := []string{"GROUP", "example.org", "KIND", "Widget", "HOST", `"*.example.org"`, "CLASS", "web"}
 	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast", "MORE", ""}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
-	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ", ttlSecondsAfterFinished: 60"}
+	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ", ttlSecondsAfterFinished: 60, onFailure: Restore"}
 	const oneDestination = "exactly one of node, peer and nodeSelector"
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
@@ -216,6 +216,10 @@ func TestRules(t *testing.T) {
 		{name: "a move with a copy", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Surge"}},
 		{name: "a move of what is evicted", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Steer"}},
 		{name: "a move of what is evicted past the scheduler", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Steer", "BIND", "AtCreation"}, want: "needs bind Scheduler"},
+		{name: "a move of what is deleted first past the scheduler", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: DeleteFirst", "BIND", "AtCreation"}},
+		{name: "a move whose pod is left where it does not start", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: DeleteFirst, onFailure: Leave"}},
+		{name: "a move with a copy that is left", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Surge, onFailure: Leave"}, want: "onFailure Leave is for methods"},
+		{name: "a move that fails otherwise", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", onFailure: Pray"}, want: "Unsupported value"},
 		{name: "a move by another method", plural: "podmoves", template: podMove, good: goodMove, change: []string{"MORE", ", method: Magic"}, want: "Unsupported value"},
 		{name: "a move without time", plural: "podmoves", template: podMove, good: goodMove, change: []string{"DEADLINE", "1s"}, want: "at least 5s"},
 		{name: "a move that may take days", plural: "podmoves", template: podMove, good: goodMove, change: []string{"DEADLINE", "25h"}, want: "at most 24h"},

@@ -38,13 +38,17 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 		Short: "Move running pods to another node or cluster",
 		Long: "Creates a PodMove for each pod, and waits until the pods have moved. By method Surge, a copy starts at the destination, and\n" +
 			"when it is Ready the original goes. By method Steer, the original is evicted, and the pod that its owner makes in its place\n" +
-			"is sent to the destination. The first of the two that fits is taken. Pods of one owner move one after another; the owner\n" +
+			"is sent to the destination. By method DeleteFirst, for pods without a controller, the original is evicted, and made again at\n" +
+			"the destination under the same name. The first of these that fits is taken. Pods of one owner move one after another; the owner\n" +
 			"itself can be named: a deployment, replicaset, statefulset or job. With --from, only pods on that node move, and without\n" +
 			"names all in the namespace that are there and can be moved; those that cannot are named. Pods that are at the\n" +
 			"destination already are left alone. The exit code is 1 if a pod has not moved.",
 		Example: `  # To another cluster, and home again
   kubectl hanse move web-5d9c7b6f4-x2x7k --to hamburg
   kubectl hanse move deployment/web statefulset/database --to worker-1
+
+  # A pod that was created by hand, and that keeps its name
+  kubectl hanse move toolbox --to hamburg --method DeleteFirst
 
   # What of the namespace runs on a node
   kubectl hanse move -n shop --from worker-1 --to worker-2`,
@@ -60,7 +64,7 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.to, "to", "", "the node or the peer to move to; node/NAME and peer/NAME where one name is both")
 	f.StringVar(&flags.from, "from", "", "move only what is on this node")
-	f.StringVar(&flags.method, "method", "", "Surge or Steer; by default the first that fits")
+	f.StringVar(&flags.method, "method", "", "Surge, Steer or DeleteFirst; by default the first that fits")
 	f.DurationVar(&flags.deadline, "deadline", move.DefaultDeadline, "how long each copy may take to be Ready")
 	flags.bind(f, 15*time.Minute, "the pods have moved")
 	return command
@@ -70,8 +74,8 @@ func (f *moveFlags) validate(args []string) error {
 	if f.to == "" {
 		return errors.New("--to is needed: the node or the peer to move to")
 	}
-	if !slices.Contains([]v1alpha1.MoveMethod{"", v1alpha1.MoveSurge, v1alpha1.MoveSteer}, v1alpha1.MoveMethod(f.method)) {
-		return fmt.Errorf("--method: %s is neither Surge nor Steer", f.method)
+	if !slices.Contains([]v1alpha1.MoveMethod{"", v1alpha1.MoveSurge, v1alpha1.MoveSteer, v1alpha1.MoveDeleteFirst}, v1alpha1.MoveMethod(f.method)) {
+		return fmt.Errorf("--method: %s is none of Surge, Steer and DeleteFirst", f.method)
 	}
 	if len(args) == 0 && f.from == "" {
 		return errors.New("name pods, or what makes them as in deployment/NAME, or say --from NODE")

@@ -171,7 +171,10 @@ func TestMoveDryRunPrintsPodMoves(t *testing.T) {
 		t.Errorf("it says %q, want %q", said, want)
 	}
 	dry.to = "worker-2"
-	if _, said, _ := moveWorld(t).moves(t, dry, "tool"); !strings.Contains(said, "# tool to worker-2: nothing stands against method Surge") {
-		t.Errorf("it says %q", said)
+	for method, want := range map[string]v1alpha1.MoveMethod{"": v1alpha1.MoveSurge, "DeleteFirst": v1alpha1.MoveDeleteFirst} {
+		dry.method = method
+		if _, said, _ := moveWorld(t).moves(t, dry, "tool"); !strings.Contains(said, "# tool to worker-2: nothing stands against method "+string(want)) {
+			t.Errorf("it says %q, want method %s", said, want)
+		}
 	}
 }

@@ -96,6 +96,7 @@ const (
 	MoveCostRestored = "manager/move-cost-restored"
 	MoveCopyDeleted  = "manager/move-copy-deleted"
 	MoveFailed       = "manager/move-failed"
+	MoveRestored     = "manager/move-restored"
 )
 
 var points = []string{
@@ -104,7 +105,7 @@ var points = []string{
 	BeforePod, PodCreated, PodUpdated, PodDeleted, BeforeRecord, Recorded, BeforeRelease,
 	MappingHeld, TwinCreated, BetweenGuards, TwinSecured, TwinDeleted, BeforeUnmapping,
 	MoveBegun, MoveCopied, MoveNoted, MoveCostLowered, MoveHandedOver, MoveEvicted, MoveSettled, MoveSucceeded, MoveAborted, MoveCostRestored,
-	MoveCopyDeleted, MoveFailed, MoveGated, MoveSteered, MoveCopyEvicted,
+	MoveCopyDeleted, MoveFailed, MoveGated, MoveSteered, MoveCopyEvicted, MoveRestored,
 }
 
 // Points returns the names of all points that the load of the fault suite passes. What is before the slash is the subcommand that passes it.

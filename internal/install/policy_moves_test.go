@@ -110,6 +110,7 @@ func TestTheManagerOnlyMovesPodsOfUsers(t *testing.T) {
 		"a copy is handed over":                   {review: changes(pod(isCopy), pod(isCopy, free, label, cost))},
 		"a copy loses labels":                     {review: changes(pod(isCopy, label), pod(isCopy)), want: noLabel},
 		"a copy is settled":                       {review: changes(pod(isCopy, free, cost), pod())},
+		"a copy is let go and settled at once":    {review: changes(pod(isCopy), pod())},
 		"a copy gets another owner":               {review: changes(pod(isCopy), pod(isCopy, owner(func(o *metav1.OwnerReference) { o.Kind = "ReplicaSet" }))), want: noCost},
 		"a copy in a namespace of Kubernetes":     {review: of(review{object: inNamespace("kube-system", pod(isCopy))}), want: "metadata.namespace: "},
 		"an eviction in one of Hanse":             {review: of(review{of: "pods/eviction", object: inNamespace("hanse-system", eviction.DeepCopy())}), want: "metadata.namespace: "},

@@ -19,6 +19,9 @@ const maxBase = 54
 
 // CopyName returns the name of the copy. It depends on the move alone, so that no second copy is made by mistake.
 func CopyName(m *v1alpha1.PodMove, owner *v1alpha1.MoveOwner) string {
+	if m.Status.Method == v1alpha1.MoveDeleteFirst {
+		return m.Spec.Pod.Name
+	}
 	base := m.Spec.Pod.Name
 	if owner != nil {
 		base = owner.Name
@@ -32,7 +35,7 @@ func CopyName(m *v1alpha1.PodMove, owner *v1alpha1.MoveOwner) string {
 // the label of HiddenLabel, so that the owner does not count it yet; what was resized keeps its size. Without an owner it is what
 // somebody would have to create to get the original once more.
 func Copy(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, services []corev1.Service) *corev1.Pod {
-	pod := &corev1.Pod{}
+	pod := again(original)
 	if owner != nil {
 		template := owner.Template.DeepCopy()
 		pod.Labels, pod.Annotations, pod.Spec = template.Labels, template.Annotations, template.Spec
@@ -40,20 +43,29 @@ func Copy(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, services []co
 		delete(pod.Labels, HiddenLabel(owner.Selector, pod.Labels, services))
 		pod.Name = CopyName(m, &owner.MoveOwner)
 	} else {
-		pod.Labels, pod.Annotations, pod.Spec = metadataOf(original.Labels), metadataOf(original.Annotations), *specOf(&original.Spec)
 		pod.Name = CopyName(m, nil)
 	}
-	if pod.Annotations == nil {
-		pod.Annotations = map[string]string{}
+	belong(pod, m)
+	direct(&pod.Spec, m)
+	return pod
+}
+
+// again returns what somebody would have to create to get the pod once more.
+func again(original *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: original.Name, Labels: metadataOf(original.Labels), Annotations: metadataOf(original.Annotations)},
+		Spec:       *specOf(&original.Spec),
 	}
+}
+
+// belong has the pod be the PodMove's.
+func belong(pod *corev1.Pod, m *v1alpha1.PodMove) {
 	pod.Namespace = m.Namespace
-	pod.Annotations[v1alpha1.AnnotationMove] = string(m.UID)
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationMove, string(m.UID))
 	// The PodMove is no controller of the pod: PodDisruptionBudgets know only some kinds of those.
 	pod.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "PodMove", Name: m.Name, UID: m.UID,
 	}}
-	direct(&pod.Spec, m)
-	return pod
 }
 
 // keepSizes gives containers the resources of those of the same name, which may have been resized.
@@ -111,13 +123,20 @@ func generatedTokens(volumes []corev1.Volume) map[string]bool {
 // forgetNode takes off what an earlier move has asked for, and alternatives that are in the list twice: admission multiplies those
 // of the pod by those of its namespace each time.
 func forgetNode(affinity *corev1.Affinity) {
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if affinity == nil || affinity.NodeAffinity == nil {
 		return
 	}
+	affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(
+		affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.PreferredSchedulingTerm) bool {
+			return slices.ContainsFunc(t.Preference.MatchFields, isNodeName)
+		})
 	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return
+	}
 	var terms []corev1.NodeSelectorTerm
 	for _, term := range required.NodeSelectorTerms {
-		term.MatchFields = slices.DeleteFunc(term.MatchFields, func(r corev1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField })
+		term.MatchFields = slices.DeleteFunc(term.MatchFields, isNodeName)
 		term.MatchExpressions = distinct(term.MatchExpressions)
 		if len(term.MatchFields)+len(term.MatchExpressions) > 0 {
 			terms = append(terms, term)
@@ -128,6 +147,23 @@ func forgetNode(affinity *corev1.Affinity) {
 	}
 }
 
+func isNodeName(r corev1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField }
+
+// isNode is met by the node of that name alone.
+func isNode(name string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}
+}
+
+func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
+	if spec.Affinity == nil {
+		spec.Affinity = &corev1.Affinity{}
+	}
+	if spec.Affinity.NodeAffinity == nil {
+		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
+	}
+	return spec.Affinity.NodeAffinity
+}
+
 // direct sends the pod to its destination.
 func direct(spec *corev1.PodSpec, m *v1alpha1.PodMove) {
 	node := m.Spec.Destination.NodeName()
@@ -135,22 +171,14 @@ func direct(spec *corev1.PodSpec, m *v1alpha1.PodMove) {
 		spec.NodeName = node
 		return
 	}
-	if spec.Affinity == nil {
-		spec.Affinity = &corev1.Affinity{}
-	}
-	if spec.Affinity.NodeAffinity == nil {
-		spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	required := &spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	required := &nodeAffinity(spec).RequiredDuringSchedulingIgnoredDuringExecution
 	if *required == nil || len((*required).NodeSelectorTerms) == 0 {
 		*required = &corev1.NodeSelector{NodeSelectorTerms: make([]corev1.NodeSelectorTerm, 1)}
 	}
 	for i := range (*required).NodeSelectorTerms {
 		term := &(*required).NodeSelectorTerms[i]
 		if node != "" {
-			term.MatchFields = append(term.MatchFields, corev1.NodeSelectorRequirement{
-				Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node},
-			})
+			term.MatchFields = append(term.MatchFields, isNode(node))
 		}
 		for _, key := range slices.Sorted(maps.Keys(m.Spec.Destination.NodeSelector)) {
 			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{

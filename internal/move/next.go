@@ -35,6 +35,12 @@ const (
 	Steer Do = "Steer"
 	// EvictCopy undoes Steer: the owner makes another pod.
 	EvictCopy Do = "EvictCopy"
+	// Note keeps the original as it is to be made again.
+	Note Do = "Note"
+	// Recreate makes the original again at its destination.
+	Recreate Do = "Recreate"
+	// Restore makes it again where it was.
+	Restore Do = "Restore"
 	// Settle takes off the copy what only the move needed.
 	Settle Do = "Settle"
 	// Succeed notes down that the pod has moved.
@@ -72,6 +78,8 @@ type Observed struct {
 	Original *corev1.Pod
 	// Copy is the pod that was made for this move, by us or, with Steer, by the owner; nil if there is none.
 	Copy *corev1.Pod
+	// Namesake is a pod with the name of an original that was deleted first: that one made again where it was, or somebody else's.
+	Namesake *corev1.Pod
 	// Owner is the controller of the original, nil if it has none, or the owner is gone or going.
 	Owner *Owner
 	// Method and Findings are those of Preflight. They count until the move begins.
@@ -82,24 +90,26 @@ type Observed struct {
 }
 
 // Next returns the next step. Up to HandOver everything can be undone, and is if something goes wrong. From then on the copy is
-// the owner's, and the move goes on until the original is gone. With Steer the eviction is what cannot be undone.
+// the owner's, and the move goes on until the original is gone. With Steer the eviction is what cannot be undone. With DeleteFirst
+// it is undone until the copy has started.
 func Next(seen Observed, now time.Time) Step {
-	steered := seen.Move.Status.Method == v1alpha1.MoveSteer
+	goOn, undo := seen.goOn, seen.rollBack
+	switch seen.Move.Status.Method {
+	case v1alpha1.MoveSteer:
+		goOn, undo = seen.steer, seen.freeReplacement
+	case v1alpha1.MoveDeleteFirst:
+		goOn, undo = seen.recreate, seen.restore
+	case v1alpha1.MoveSurge:
+	}
 	switch seen.Move.Status.Phase {
 	case v1alpha1.MoveSucceeded, v1alpha1.MoveFailed:
 		return seen.keep(now)
 	case "", v1alpha1.MovePending:
 		return seen.first(now)
 	case v1alpha1.MoveRollingBack:
-		if steered {
-			return seen.freeReplacement()
-		}
-		return seen.rollBack()
+		return undo()
 	default:
-		if steered {
-			return seen.steer(now)
-		}
-		return seen.goOn(now)
+		return goOn(now)
 	}
 }
 

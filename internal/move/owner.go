@@ -50,6 +50,9 @@ func methods(m *v1alpha1.PodMove, owner *metav1.OwnerReference) []v1alpha1.MoveM
 	if owner != nil && m.Spec.Bind != v1alpha1.BindAtCreation {
 		able = append(able, v1alpha1.MoveSteer)
 	}
+	if owner == nil { // a controller would make another pod in the place of the original at once
+		able = append(able, v1alpha1.MoveDeleteFirst)
+	}
 	return slices.DeleteFunc(able, func(method v1alpha1.MoveMethod) bool { return m.Spec.Method != "" && m.Spec.Method != method })
 }
 

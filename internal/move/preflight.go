@@ -64,7 +64,10 @@ func CheckPod(m *v1alpha1.PodMove, original *corev1.Pod) *Cause {
 	case len(methods(m, owner)) > 0:
 		return nil
 	case owner == nil:
-		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf("Pod %s has no controller that would make another one when it is evicted: only method Surge moves it", original.Name)}
+		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf("Pod %s has no controller that would make another one when it is evicted: only methods Surge and DeleteFirst move it", original.Name)}
+	case m.Spec.Method == v1alpha1.MoveDeleteFirst:
+		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf(
+			"The %s of pod %s makes another pod in its place at once: use method Steer, which sends that one to the destination, or Surge", owner.Kind, original.Name)}
 	default:
 		return &Cause{v1alpha1.ReasonUnsupportedOwner, fmt.Sprintf(
 			"Pods of a %s cannot have a copy that runs beside the original: only method Steer moves them, with bind Scheduler", owner.Kind)}
@@ -79,17 +82,18 @@ func Preflight(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place Pl
 	}
 	var all []Cause
 	for _, method := range methods(m, metav1.GetControllerOf(original)) {
-		check := checkSurge
-		if method == v1alpha1.MoveSteer {
-			check = checkSteer
-		}
-		found := check(m, original, owner, place)
+		found := checks[method](m, original, owner, place)
 		if len(found) == 0 {
 			return method, nil
 		}
 		all = append(all, found...)
 	}
 	return "", distinct(all)
+}
+
+// checks are what each method needs.
+var checks = map[v1alpha1.MoveMethod]func(*v1alpha1.PodMove, *corev1.Pod, *Owner, Place) []Cause{
+	v1alpha1.MoveSurge: checkSurge, v1alpha1.MoveSteer: checkSteer, v1alpha1.MoveDeleteFirst: checkDeleteFirst,
 }
 
 // checkSurge says what stands against a copy beside the original.
@@ -106,7 +110,7 @@ func checkSurge(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place P
 				"Claim %s can be used on one node at a time, so that no copy can start while the original runs", claim.Name)})
 		}
 	}
-	return append(found, checkQuotas(original, place.Quotas)...)
+	return append(found, checkQuotas(original, nil, place.Quotas)...)
 }
 
 // checkSteer says what stands against the eviction of the original, and against another pod like it at the destination.
@@ -116,6 +120,17 @@ func checkSteer(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place P
 		found = append(found, Cause{v1alpha1.ReasonUnsupportedOwner, owner.Unforgiving})
 	}
 	found = append(found, checkPlace(m, original, original, place)...)
+	return append(found, checkBudgets(original, place.Budgets)...)
+}
+
+// checkDeleteFirst says what stands against a pod like the original that is made when that is gone.
+func checkDeleteFirst(m *v1alpha1.PodMove, original *corev1.Pod, _ *Owner, place Place) []Cause {
+	found := checkPlace(m, original, original, place)
+	if size := len(Record(original)); size > MaxRecord {
+		found = append(found, Cause{v1alpha1.ReasonPodTooLarge, fmt.Sprintf(
+			"Pod %s has %d bytes, and the PodMove keeps at most %d of a pod while there is none", original.Name, size, MaxRecord)})
+	}
+	found = append(found, checkQuotas(original, original, place.Quotas)...)
 	return append(found, checkBudgets(original, place.Budgets)...)
 }
 
@@ -271,15 +286,24 @@ func reaches(volume *corev1.PersistentVolume, node *corev1.Node) bool {
 	return err == nil && selector.Match(node)
 }
 
-// checkQuotas says which quota leaves no room for one more such pod.
-func checkQuotas(pod *corev1.Pod, quotas []corev1.ResourceQuota) []Cause {
-	more := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"), "count/pods": resource.MustParse("1")}
+// counted is what quotas count of the pod.
+func counted(pod *corev1.Pod) corev1.ResourceList {
+	all := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1"), "count/pods": resource.MustParse("1")}
 	for name, amount := range helpers.PodRequests(pod, helpers.PodResourcesOptions{}) {
-		more["requests."+name] = amount
-		more[name] = amount
+		all["requests."+name] = amount
+		all[name] = amount
 	}
 	for name, amount := range helpers.PodLimits(pod, helpers.PodResourcesOptions{}) {
-		more["limits."+name] = amount
+		all["limits."+name] = amount
+	}
+	return all
+}
+
+// checkQuotas says which quota leaves no room for one more such pod, when the other one, nil without one, is gone.
+func checkQuotas(pod, gone *corev1.Pod, quotas []corev1.ResourceQuota) []Cause {
+	more, less := counted(pod), corev1.ResourceList{}
+	if gone != nil {
+		less = counted(gone)
 	}
 	var found []Cause
 	for i := range quotas {
@@ -289,6 +313,7 @@ func checkQuotas(pod *corev1.Pod, quotas []corev1.ResourceQuota) []Cause {
 		for _, name := range slices.Sorted(maps.Keys(quotas[i].Status.Hard)) {
 			amount, asked := more[name]
 			amount.Add(quotas[i].Status.Used[name])
+			amount.Sub(less[name])
 			if hard := quotas[i].Status.Hard[name]; asked && amount.Cmp(hard) > 0 {
 				found = append(found, Cause{v1alpha1.ReasonQuotaExceeded, fmt.Sprintf(
 					"ResourceQuota %s leaves no room for one more such pod: too little %s", quotas[i].Name, name)})

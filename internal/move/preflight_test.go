@@ -2,6 +2,7 @@ package move
 
 import (
 	stdcmp "cmp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,9 +118,25 @@ func TestPreflight(t *testing.T) {
 			p.controlledBy("apps/v1", "ReplicaSet")
 			p.node().Spec.Unschedulable = true
 		}, want: []string{v1alpha1.ReasonNodeClosed}},
-		"a ReplicationController":   {change: func(p *trip) { p.controlledBy("v1", "ReplicationController") }},
-		"a rollout":                 {change: func(p *trip) { p.owner.Busy = "Deployment web rolls out" }, want: []string{v1alpha1.ReasonRolloutUnderWay}},
-		"a selector without labels": {change: func(p *trip) { p.owner.Selector = selector(t, "!gone") }, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a ReplicationController":             {change: func(p *trip) { p.controlledBy("v1", "ReplicationController") }},
+		"a rollout":                           {change: func(p *trip) { p.controlledBy("apps/v1", "ReplicaSet"); p.owner.Busy = "Deployment web rolls out" }, want: []string{v1alpha1.ReasonRolloutUnderWay}},
+		"a selector without labels":           {change: func(p *trip) { p.move.Spec.Method = v1alpha1.MoveSurge; p.owner.Selector = selector(t, "!gone") }, want: []string{v1alpha1.ReasonUnsupportedOwner}},
+		"a bare pod that is to keep its name": {change: func(p *trip) { p.move.Spec.Method = v1alpha1.MoveDeleteFirst }, method: v1alpha1.MoveDeleteFirst},
+		"one past the scheduler": {change: func(p *trip) {
+			p.move.Spec.Method, p.move.Spec.Bind = v1alpha1.MoveDeleteFirst, v1alpha1.BindAtCreation
+		}, method: v1alpha1.MoveDeleteFirst},
+		"one that must stay": {change: func(p *trip) {
+			p.move.Spec.Method = v1alpha1.MoveDeleteFirst
+			p.budget(1, 1)
+		}, want: []string{v1alpha1.ReasonEvictionBlocked}},
+		"one that is too large": {change: func(p *trip) {
+			p.move.Spec.Method = v1alpha1.MoveDeleteFirst
+			p.original.Annotations["note"] = strings.Repeat("x", MaxRecord)
+		}, want: []string{v1alpha1.ReasonPodTooLarge}},
+		"a pod that its owner would make again elsewhere": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
+			p.move.Spec.Method = v1alpha1.MoveDeleteFirst
+		}, want: []string{v1alpha1.ReasonUnsupportedOwner}},
 
 		"there is no such node":                    {change: func(p *trip) { p.place.Nodes = nil }, want: []string{v1alpha1.ReasonNodeNotFound}},
 		"the pod is there already":                 {change: func(p *trip) { p.original.Spec.NodeName = "there" }, want: []string{v1alpha1.ReasonAlreadyThere}},
@@ -157,8 +174,12 @@ func TestPreflight(t *testing.T) {
 		"to a peer from one that may leave":                {change: func(p *trip) { p.becomesVirtual(); p.offloads(v1alpha1.StrategyLocalAndRemote) }},
 		"home from one that must leave":                    {change: func(p *trip) { p.offloads(v1alpha1.StrategyRemote) }, want: []string{v1alpha1.ReasonNotOffloaded}},
 
-		"a volume for one node": {change: func(p *trip) { p.claims(corev1.ReadWriteOnce) }, want: []string{v1alpha1.ReasonVolumeStays}},
-		"a volume for all":      {change: func(p *trip) { p.claims(corev1.ReadWriteOnce, corev1.ReadWriteMany) }},
+		"a volume for one node": {change: func(p *trip) { p.claims(corev1.ReadWriteOnce) }, method: v1alpha1.MoveDeleteFirst},
+		"one that the copy would need": {change: func(p *trip) {
+			p.claims(corev1.ReadWriteOnce)
+			p.move.Spec.Method = v1alpha1.MoveSurge
+		}, want: []string{v1alpha1.ReasonVolumeStays}},
+		"a volume for all": {change: func(p *trip) { p.claims(corev1.ReadWriteOnce, corev1.ReadWriteMany) }},
 		"a volume of another zone": {change: func(p *trip) {
 			p.claims(corev1.ReadWriteMany).Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}},
@@ -169,8 +190,9 @@ func TestPreflight(t *testing.T) {
 			p.place.Claims[0].Volume, p.move.Spec.Bind = nil, v1alpha1.BindAtCreation
 		}, want: []string{v1alpha1.ReasonVolumeStays}},
 
-		"no quota for one more pod": {change: func(p *trip) { p.quota("pods", "5", "5") }, want: []string{v1alpha1.ReasonQuotaExceeded}},
-		"no quota for its requests": {change: func(p *trip) { p.quota("requests.cpu", "5", "4500m") }, want: []string{v1alpha1.ReasonQuotaExceeded}},
+		"no quota for one more pod": {change: func(p *trip) { p.quota("pods", "5", "5") }, method: v1alpha1.MoveDeleteFirst},
+		"no quota for its requests": {change: func(p *trip) { p.quota("requests.cpu", "5", "4500m") }, method: v1alpha1.MoveDeleteFirst},
+		"none for what is there":    {change: func(p *trip) { p.quota("requests.cpu", "4", "4500m") }, want: []string{v1alpha1.ReasonQuotaExceeded}},
 		"quota enough":              {change: func(p *trip) { p.quota("cpu", "5", "4") }},
 		"a quota of something else": {change: func(p *trip) { p.quota("services", "5", "5") }},
 		"a quota of some pods alone": {change: func(p *trip) {
@@ -178,6 +200,7 @@ func TestPreflight(t *testing.T) {
 			p.place.Quotas[0].Spec.Scopes = []corev1.ResourceQuotaScope{"BestEffort"}
 		}},
 		"everything at once": {change: func(p *trip) {
+			p.controlledBy("apps/v1", "ReplicaSet")
 			p.owner.Busy = "Deployment web rolls out"
 			p.node().Spec.Unschedulable = true
 			p.quota("pods", "5", "5")

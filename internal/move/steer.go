@@ -186,7 +186,7 @@ func (s *Observed) arrive(now time.Time) Step {
 
 // freeReplacement undoes Steer: the owner makes another pod in the place of one that cannot start. An original that was evicted is gone.
 func (s *Observed) freeReplacement() Step {
-	if s.HandedOver() && isActive(s.Copy) && !isReady(s.Copy) {
+	if s.HandedOver() && isActive(s.Copy) && !isReady(s.Copy) && s.Move.Spec.OnFailure != v1alpha1.OnFailureLeave {
 		return Step{Do: EvictCopy}
 	}
 	return Step{Do: Fail}

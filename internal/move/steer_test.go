@@ -108,7 +108,8 @@ func TestNextOfSteering(t *testing.T) {
 		"an older sibling is no successor":         {seen: steering(at, armed, replaced(ungated, createdBefore(time.Hour))), want: Wait, reason: moving},
 		"somebody lifts the gate":                  {seen: steering(at, replaced(ungated), notedDown), want: Abort, reason: v1alpha1.ReasonNotGated},
 		"one that cannot start is evicted":         {seen: steering(back, replaced(sent), notedDown), want: EvictCopy},
-		"one that has started is not":              {seen: steering(back, replaced(sent, started), notedDown), want: Fail},
+		"one that is to be left is not":            {seen: steering(back, replaced(sent), notedDown, leave), want: Fail},
+		"nor is one that has started":              {seen: steering(back, replaced(sent, started), notedDown), want: Fail},
 		"one that was not sent is let go":          {seen: steering(back, replaced(), notedDown), want: Fail},
 		"an original that was not evicted stays":   {seen: steering(back), want: Fail},
 	} {

@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -24,8 +25,14 @@ func (m *Mover) actions() map[move.Do]func(context.Context, *work) (time.Duratio
 		move.Begin: m.begin, move.CreateCopy: m.createCopy, move.LowerCost: m.lowerCost, move.HandOver: m.handOver,
 		move.Evict: m.evict, move.Settle: m.settle, move.Succeed: m.succeed, move.Abort: m.abort,
 		move.Gate: m.gate, move.Steer: m.steer, move.EvictCopy: m.evictCopy,
+		move.Note: m.record, move.Recreate: m.recreate, move.Restore: m.restore,
 		move.RestoreCost: m.restoreCost, move.DeleteCopy: m.deleteCopy, move.Fail: m.fail, move.Release: m.release, move.Remove: m.remove,
 	}
+}
+
+// firstPhases are those of moves that have begun.
+var firstPhases = map[v1alpha1.MoveMethod]v1alpha1.MovePhase{
+	v1alpha1.MoveSurge: v1alpha1.MoveCopying, v1alpha1.MoveSteer: v1alpha1.MoveSteering, v1alpha1.MoveDeleteFirst: v1alpha1.MoveRecreating,
 }
 
 // begin notes down what there is. Of two moves of one owner one sees the other here.
@@ -36,10 +43,7 @@ func (m *Mover) begin(ctx context.Context, w *work) (time.Duration, error) {
 		return 0, err // what is observed next says it
 	}
 	w.note()
-	w.status.Phase = v1alpha1.MoveCopying
-	if w.Method == v1alpha1.MoveSteer {
-		w.status.Phase = v1alpha1.MoveSteering
-	}
+	w.status.Phase = firstPhases[w.Method]
 	err := m.store(ctx, w)
 	fault.Point(fault.MoveBegun)
 	return 0, err
@@ -111,7 +115,7 @@ func (m *Mover) handOver(ctx context.Context, w *work) (time.Duration, error) {
 		return 0, m.wait(ctx, w)
 	}
 	pod := w.Copy.DeepCopy()
-	pod.OwnerReferences = slices.DeleteFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Move.UID })
+	w.letGo(pod)
 	if w.Owner != nil {
 		for key, value := range w.Owner.Template.Labels {
 			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
@@ -124,6 +128,11 @@ func (m *Mover) handOver(ctx context.Context, w *work) (time.Duration, error) {
 	w.did(v1alpha1.MoveHandedOver, m.now())
 	fault.Point(fault.MoveHandedOver)
 	return 0, nil
+}
+
+// letGo has the pod be the PodMove's no more.
+func (w *work) letGo(pod *corev1.Pod) {
+	pod.OwnerReferences = slices.DeleteFunc(pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Move.UID })
 }
 
 // patch changes the pod if nobody else has changed it meanwhile.
@@ -149,14 +158,16 @@ func (m *Mover) evict(ctx context.Context, w *work) (time.Duration, error) {
 }
 
 func (m *Mover) settle(ctx context.Context, w *work) (time.Duration, error) {
-	pod := w.Copy.DeepCopy()
+	made := cmp.Or(w.Copy, w.Namesake)
+	pod := made.DeepCopy()
+	w.letGo(pod)
 	pod.Annotations = maps.Clone(pod.Annotations)
 	delete(pod.Annotations, v1alpha1.AnnotationMove)
 	delete(pod.Annotations, corev1.PodDeletionCost)
 	if cost := w.costBefore(); cost != "" {
 		pod.Annotations[corev1.PodDeletionCost] = cost
 	}
-	if err := m.patch(ctx, w.Copy, pod); err != nil {
+	if err := m.patch(ctx, made, pod); err != nil {
 		return 0, err
 	}
 	w.did(v1alpha1.MoveSettled, m.now())
@@ -192,6 +203,9 @@ func (m *Mover) fail(ctx context.Context, w *work) (time.Duration, error) {
 		w.note()
 	}
 	w.status.Phase = v1alpha1.MoveFailed
+	if w.Namesake != nil {
+		m.set(w, v1alpha1.ConditionRestored, metav1.ConditionTrue, move.Cause{Reason: v1alpha1.ReasonRestored, Message: "There is a pod " + w.Namesake.Name + " again"})
+	}
 	err := m.store(ctx, w)
 	fault.Point(fault.MoveFailed)
 	return 0, err

@@ -27,6 +27,8 @@ const (
 	lookAgain = 5 * time.Second
 	// evictAgain is how soon an eviction is asked for again that a PodDisruptionBudget did not allow.
 	evictAgain = 2 * time.Second
+	// createAgain is how soon a pod whose original is gone is created again that was refused.
+	createAgain = time.Second
 	// gateAgain is how soon an eviction is asked for again before which the API server did not know that the next pod is to be gated.
 	gateAgain = 500 * time.Millisecond
 )

@@ -88,10 +88,7 @@ func (m *Mover) observeCopy(ctx context.Context, s *seen) error {
 	if err != nil || pod == nil {
 		return err
 	}
-	known := s.Move.Status.Copy
-	if pod.Annotations[v1alpha1.AnnotationMove] == string(s.Move.UID) || known != nil && known.UID == pod.UID {
-		s.Copy = pod
-	}
+	s.Recognise(pod)
 	return nil
 }
 

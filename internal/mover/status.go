@@ -1,7 +1,9 @@
 package mover
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +25,9 @@ const (
 	maxListed  = 16 // steps in the status
 	maxCost    = 32 // what is longer is no cost
 )
+
+// beforeHandingOver are the phases of a move whose copy has not taken over.
+var beforeHandingOver = []v1alpha1.MovePhase{v1alpha1.MoveCopying, v1alpha1.MoveSteering, v1alpha1.MoveRecreating}
 
 // taken is a step that was taken and does not stand in the status yet.
 type taken = v1alpha1.MoveStep
@@ -48,6 +53,9 @@ func (w *work) note() {
 	}
 	if w.Original != nil {
 		w.status.Original = party(w.Original)
+		if w.Method == v1alpha1.MoveDeleteFirst {
+			w.status.Record = move.Record(w.Original)
+		}
 		if cost := w.Original.Annotations[corev1.PodDeletionCost]; len(cost) <= maxCost {
 			w.status.Original.DeletionCost = cost
 		}
@@ -81,12 +89,15 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 	status := w.status
 	if w.Copy != nil {
 		status.Copy = party(w.Copy)
-		if w.HandedOver() && (status.Phase == v1alpha1.MoveCopying || status.Phase == v1alpha1.MoveSteering) {
+		if w.HandedOver() && slices.Contains(beforeHandingOver, status.Phase) {
 			status.Phase = v1alpha1.MoveHandingOver
 		}
 	}
 	if status.Phase != v1alpha1.MoveSteering || status.Copy != nil {
 		status.GateUntil = nil // no further pod is waited for
+	}
+	if status.Phase == v1alpha1.MoveSucceeded {
+		status.Record = ""
 	}
 	status.Steps = append(status.Steps, *w.done...)
 	status.Steps = status.Steps[max(0, len(status.Steps)-maxListed):]
@@ -111,17 +122,17 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 func (m *Mover) conclude(w *work) {
 	accepted, complete := metav1.ConditionTrue, metav1.ConditionFalse
 	reason, message := w.cause.Reason, w.cause.Message
+	if reason == "" && (w.status.Phase == v1alpha1.MoveRollingBack || w.status.Phase == v1alpha1.MoveFailed) {
+		return // what stood against it was said before it was undone
+	}
 	switch w.status.Phase {
 	case v1alpha1.MoveSucceeded:
 		complete = metav1.ConditionTrue
 	case v1alpha1.MovePending:
 		accepted = metav1.ConditionUnknown
 	case v1alpha1.MoveFailed:
-		if reason == "" { // what stood against it was said before it was undone
-			return
-		}
 		accepted = metav1.ConditionFalse
-	case v1alpha1.MoveCopying, v1alpha1.MoveSteering:
+	case v1alpha1.MoveCopying, v1alpha1.MoveSteering, v1alpha1.MoveRecreating:
 		if reason == "" {
 			reason, message = v1alpha1.ReasonMoving, "The move begins"
 		}
@@ -147,7 +158,7 @@ func (m *Mover) tell(w *work) {
 		m.event(w, corev1.EventTypeNormal, w.Copy)
 	}
 	if w.status.Phase == v1alpha1.MoveFailed {
-		m.event(w, corev1.EventTypeWarning, w.Original)
+		m.event(w, corev1.EventTypeWarning, cmp.Or(w.Original, w.Namesake))
 	}
 }
 
