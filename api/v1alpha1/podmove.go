@@ -69,7 +69,7 @@ func (p MovePhase) IsOver() bool { return p == MoveSucceeded || p == MoveFailed 
 
 // PodMoveSpec says which pod is to move, and where to.
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable; delete the PodMove to abort the move, and create another one"
-// +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.destination.nodeSelector)",message="bind AtCreation needs a destination with node or peer, since nobody chooses among several nodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || has(self.destination.node) || has(self.destination.peer)",message="bind AtCreation needs a destination with node or peer, since nobody chooses among several nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.bind) || self.bind != 'AtCreation' || !has(self.method) || self.method != 'Steer'",message="method Steer needs bind Scheduler, since the owner of the pod creates the one in its place"
 // +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'Leave' || !has(self.method) || self.method != 'Surge'",message="onFailure Leave is for methods Steer and DeleteFirst, since with Surge the original runs on"
 type PodMoveSpec struct {
@@ -136,8 +136,15 @@ type MovedPod struct {
 	UID types.UID `json:"uid"`
 }
 
-// MoveDestination is where a pod is to run: exactly one of node, peer and nodeSelector.
-// +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.peer), has(self.nodeSelector)].filter(x, x).size() == 1",message="destination needs exactly one of node, peer and nodeSelector"
+// MoveElsewhere says which nodes a pod may go to that is only to leave its own.
+// +kubebuilder:validation:Enum=AnyNode
+type MoveElsewhere string
+
+// ElsewhereAnyNode is any node but the one that the pod runs on.
+const ElsewhereAnyNode MoveElsewhere = "AnyNode"
+
+// MoveDestination is where a pod is to run: exactly one of node, peer, nodeSelector and elsewhere.
+// +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.peer), has(self.nodeSelector), has(self.elsewhere)].filter(x, x).size() == 1",message="destination needs exactly one of node, peer, nodeSelector and elsewhere"
 type MoveDestination struct {
 	// node is the name of a node, real or virtual.
 	// +optional
@@ -157,6 +164,10 @@ type MoveDestination struct {
 	// +kubebuilder:validation:MaxProperties=8
 	// +kubebuilder:validation:XValidation:rule="self.all(key, key.size() <= 317 && !format.qualifiedName().validate(key).hasValue())",message="every key must be a label key, such as topology.kubernetes.io/zone"
 	NodeSelector map[string]LabelValue `json:"nodeSelector,omitempty"`
+
+	// elsewhere has the pod leave its node: with AnyNode for any other, as the scheduler and the NamespaceOffloading choose.
+	// +optional
+	Elsewhere MoveElsewhere `json:"elsewhere,omitempty"`
 }
 
 // NodeName returns the name of the one node that the destination is, or "".

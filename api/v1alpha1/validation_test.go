@@ -152,7 +152,7 @@ func TestRules(t *testing.T) {
 	goodVolume := []string{"UID", "a", "STORAGE", "1Gi", "MODE", "ReadWriteOnce", "VOLUME", "Filesystem", "CLASS", "fast", "MORE", ""}
 	goodClasses := []string{"CLASS", "gold", "LABELS", `{example.com/tier: gold, app: ""}`, "PREFER", "Price", "AMOUNT", `"0.05"`, "MORE", ""}
 	goodMove := []string{"POD", "web-1", "UID", "u-1", "TO", "{node: worker-2}", "BIND", "Scheduler", "DEADLINE", "5m", "MORE", ", ttlSecondsAfterFinished: 60, onFailure: Restore"}
-	const oneDestination = "exactly one of node, peer and nodeSelector"
+	const oneDestination = "exactly one of node, peer, nodeSelector and elsewhere"
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
@@ -203,6 +203,8 @@ func TestRules(t *testing.T) {
 		{name: "a move to a peer", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{peer: hamburg}"}},
 		{name: "a move to one of many nodes", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{nodeSelector: {topology.kubernetes.io/zone: north}}"}},
 		{name: "a move to nowhere", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{}"}, want: oneDestination},
+		{name: "a move to wherever there is room", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{elsewhere: AnyNode}"}},
+		{name: "a move past the scheduler to wherever", plural: "podmoves", template: podMove, good: goodMove, change: []string{"BIND", "AtCreation", "TO", "{elsewhere: AnyNode}"}, want: "nobody chooses"},
 		{name: "a move to two places", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{node: worker-2, peer: hamburg}"}, want: oneDestination},
 		{name: "a move to nodes by what is no label", plural: "podmoves", template: podMove, good: goodMove, change: []string{"TO", "{nodeSelector: {'a b': c}}"}, want: "label key"},
 		{name: "a move of no pod", plural: "podmoves", template: podMove, good: goodMove, change: []string{"POD", `""`}, want: "name"},

@@ -46,7 +46,7 @@ func Copy(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, services []co
 		pod.Name = CopyName(m, nil)
 	}
 	belong(pod, m)
-	direct(&pod.Spec, m)
+	direct(&pod.Spec, m, original.Spec.NodeName)
 	return pod
 }
 
@@ -120,16 +120,16 @@ func generatedTokens(volumes []corev1.Volume) map[string]bool {
 	return tokens
 }
 
-// forgetNode takes off what an earlier move has asked for, and alternatives that are in the list twice: admission multiplies those
-// of the pod by those of its namespace each time.
+// forgetNode takes off what an earlier move has asked for, and what is in a list twice: each time admission adds the preferences of the
+// namespace, and multiplies the alternatives of the pod by those of the namespace, which may be others by now.
 func forgetNode(affinity *corev1.Affinity) {
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return
 	}
-	affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = slices.DeleteFunc(
-		affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, func(t corev1.PreferredSchedulingTerm) bool {
-			return slices.ContainsFunc(t.Preference.MatchFields, isNodeName)
-		})
+	preferred := &affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	*preferred = distinct(slices.DeleteFunc(*preferred, func(t corev1.PreferredSchedulingTerm) bool {
+		return slices.ContainsFunc(t.Preference.MatchFields, isNodeName)
+	}))
 	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	if required == nil {
 		return
@@ -137,21 +137,26 @@ func forgetNode(affinity *corev1.Affinity) {
 	var terms []corev1.NodeSelectorTerm
 	for _, term := range required.NodeSelectorTerms {
 		term.MatchFields = slices.DeleteFunc(term.MatchFields, isNodeName)
-		term.MatchExpressions = distinct(term.MatchExpressions)
-		if len(term.MatchFields)+len(term.MatchExpressions) > 0 {
-			terms = append(terms, term)
+		term.MatchExpressions = distinct(slices.DeleteFunc(term.MatchExpressions, isOfStrategy))
+		if len(term.MatchFields)+len(term.MatchExpressions) == 0 { // any node will do
+			affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			return
 		}
+		terms = append(terms, term)
 	}
-	if required.NodeSelectorTerms = distinct(terms); len(terms) == 0 {
-		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
-	}
+	required.NodeSelectorTerms = distinct(terms)
+}
+
+// isOfStrategy says whether admission has added the requirement because the pod was to run at a peer. It adds what holds now once more.
+func isOfStrategy(r corev1.NodeSelectorRequirement) bool {
+	return r.Key == v1alpha1.LabelType && r.Operator == corev1.NodeSelectorOpIn || r.Key == v1alpha1.LabelPeer && r.Operator == corev1.NodeSelectorOpNotIn
 }
 
 func isNodeName(r corev1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField }
 
-// isNode is met by the node of that name alone.
-func isNode(name string) corev1.NodeSelectorRequirement {
-	return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{name}}
+// nodeName is met by the node of that name alone, or, with NotIn, by any other.
+func nodeName(is corev1.NodeSelectorOperator, name string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: is, Values: []string{name}}
 }
 
 func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
@@ -164,8 +169,8 @@ func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
 	return spec.Affinity.NodeAffinity
 }
 
-// direct sends the pod to its destination.
-func direct(spec *corev1.PodSpec, m *v1alpha1.PodMove) {
+// direct sends the pod from its node to its destination.
+func direct(spec *corev1.PodSpec, m *v1alpha1.PodMove, from string) {
 	node := m.Spec.Destination.NodeName()
 	if m.Spec.Bind == v1alpha1.BindAtCreation {
 		spec.NodeName = node
@@ -178,7 +183,10 @@ func direct(spec *corev1.PodSpec, m *v1alpha1.PodMove) {
 	for i := range (*required).NodeSelectorTerms {
 		term := &(*required).NodeSelectorTerms[i]
 		if node != "" {
-			term.MatchFields = append(term.MatchFields, isNode(node))
+			term.MatchFields = append(term.MatchFields, nodeName(corev1.NodeSelectorOpIn, node))
+		}
+		if m.Spec.Destination.Elsewhere != "" {
+			term.MatchFields = append(term.MatchFields, nodeName(corev1.NodeSelectorOpNotIn, from))
 		}
 		for _, key := range slices.Sorted(maps.Keys(m.Spec.Destination.NodeSelector)) {
 			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{

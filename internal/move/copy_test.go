@@ -91,6 +91,7 @@ func TestCopyOfABarePod(t *testing.T) {
 	m := moving(v1alpha1.MoveCopying)
 	m.Status.Owner, m.Spec.Destination = nil, v1alpha1.MoveDestination{Peer: "hamburg"}
 	inZone := corev1.NodeSelectorRequirement{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
+	preferred := corev1.PreferredSchedulingTerm{Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{inZone}}}
 	original := runningPod("original", func(p *corev1.Pod) {
 		p.Labels = map[string]string{"app": "tool"}
 		p.Annotations = map[string]string{
@@ -110,9 +111,10 @@ func TestCopyOfABarePod(t *testing.T) {
 		// It has moved before, and admission has multiplied the alternatives.
 		terms := toNode("here").NodeSelectorTerms
 		terms[0].MatchExpressions = []corev1.NodeSelectorRequirement{inZone, inZone}
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: append(terms, terms...),
-		}}}
+		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: append(terms, terms...)},
+			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{preferred, preferred},
+		}}
 	})
 	wanted := toNode("hanse-hamburg")
 	wanted.NodeSelectorTerms[0].MatchExpressions = []corev1.NodeSelectorRequirement{inZone}
@@ -127,7 +129,10 @@ func TestCopyOfABarePod(t *testing.T) {
 			Volumes:           []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 			Containers:        []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
 			Tolerations:       []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
-			Affinity:          &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: wanted}},
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution:  wanted,
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{preferred},
+			}},
 		},
 	}
 	before := original.DeepCopy()
@@ -136,6 +141,39 @@ func TestCopyOfABarePod(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, &original); diff != "" {
 		t.Errorf("the original was changed: %s", diff)
+	}
+}
+
+// What admission has added since the pod was to run at a peer does not keep it there.
+func TestStrategyOfYesterdayIsForgotten(t *testing.T) {
+	away := corev1.NodeSelectorRequirement{Key: v1alpha1.LabelType, Operator: corev1.NodeSelectorOpIn, Values: []string{v1alpha1.TypeVirtualNode}}
+	atHome := corev1.NodeSelectorRequirement{Key: v1alpha1.LabelType, Operator: corev1.NodeSelectorOpNotIn, Values: []string{v1alpha1.TypeVirtualNode}}
+	notTurin := corev1.NodeSelectorRequirement{Key: v1alpha1.LabelPeer, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"turin"}}
+	south := corev1.NodeSelectorRequirement{Key: "region", Operator: corev1.NodeSelectorOpIn, Values: []string{"south"}}
+	for name, test := range map[string]struct {
+		terms, want [][]corev1.NodeSelectorRequirement
+	}{
+		"at peers alone":           {[][]corev1.NodeSelectorRequirement{{away, notTurin}}, nil},
+		"at home or at some peers": {[][]corev1.NodeSelectorRequirement{{atHome}, {away, notTurin}}, nil},
+		"what users say stays":     {[][]corev1.NodeSelectorRequirement{{south, atHome}, {south, away}}, [][]corev1.NodeSelectorRequirement{{south, atHome}, {south}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var terms []corev1.NodeSelectorTerm
+			for _, requirements := range test.terms {
+				terms = append(terms, corev1.NodeSelectorTerm{MatchExpressions: requirements})
+			}
+			affinity := &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
+			forgetNode(affinity)
+			var got [][]corev1.NodeSelectorRequirement
+			if required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+				for _, term := range required.NodeSelectorTerms {
+					got = append(got, term.MatchExpressions)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 
@@ -150,8 +188,15 @@ func TestCopyGoesWhereItIsSent(t *testing.T) {
 	want := []corev1.NodeSelectorRequirement{
 		{Key: "disk", Operator: corev1.NodeSelectorOpIn, Values: []string{"fast"}}, {Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}},
 	}
-	got := Copy(m, &original, nil, nil).Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions
-	if diff := cmp.Diff(want, got); diff != "" {
+	terms := func() corev1.NodeSelectorTerm {
+		return Copy(m, &original, nil, nil).Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
+	}
+	if diff := cmp.Diff(want, terms().MatchExpressions); diff != "" {
+		t.Error(diff)
+	}
+	m.Spec.Destination = v1alpha1.MoveDestination{Elsewhere: v1alpha1.ElsewhereAnyNode}
+	want = []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"node-of-original"}}}
+	if diff := cmp.Diff(want, terms().MatchFields); diff != "" {
 		t.Error(diff)
 	}
 }

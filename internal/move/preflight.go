@@ -33,6 +33,8 @@ type Place struct {
 	// Quotas and Budgets are those of the namespace.
 	Quotas  []corev1.ResourceQuota
 	Budgets []policyv1.PodDisruptionBudget
+
+	allows nodeaffinity.RequiredNodeAffinity // what the pod itself says about nodes; as it is, it allows all
 }
 
 // Node is a node, with what pods there ask for together.
@@ -125,7 +127,9 @@ func checkSteer(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, place P
 
 // checkDeleteFirst says what stands against a pod like the original that is made when that is gone.
 func checkDeleteFirst(m *v1alpha1.PodMove, original *corev1.Pod, _ *Owner, place Place) []Cause {
-	found := checkPlace(m, original, original, place)
+	wanted := again(original)
+	place.allows = nodeaffinity.GetRequiredNodeAffinity(wanted)
+	found := checkPlace(m, original, wanted, place)
 	if size := len(Record(original)); size > MaxRecord {
 		found = append(found, Cause{v1alpha1.ReasonPodTooLarge, fmt.Sprintf(
 			"Pod %s has %d bytes, and the PodMove keeps at most %d of a pod while there is none", original.Name, size, MaxRecord)})
@@ -143,11 +147,11 @@ func checkOwner(owner *Owner) []Cause {
 
 // checkPlace says nothing if the pod can run on one of the nodes.
 func checkPlace(m *v1alpha1.PodMove, original, pod *corev1.Pod, place Place) []Cause {
-	if len(place.Nodes) == 0 {
-		return []Cause{{v1alpha1.ReasonNodeNotFound, fmt.Sprintf("There is no node %s", describe(m.Spec.Destination))}}
-	}
 	var found []Cause
 	for _, node := range place.Nodes {
+		if node.Name == original.Spec.NodeName && m.Spec.Destination.Elsewhere != "" {
+			continue
+		}
 		if node.Name == original.Spec.NodeName {
 			found = append(found, Cause{v1alpha1.ReasonAlreadyThere, fmt.Sprintf("Pod %s runs on node %s already", original.Name, node.Name)})
 			continue
@@ -157,6 +161,9 @@ func checkPlace(m *v1alpha1.PodMove, original, pod *corev1.Pod, place Place) []C
 			return nil
 		}
 		found = append(found, causes...)
+	}
+	if len(found) == 0 {
+		return []Cause{{v1alpha1.ReasonNodeNotFound, fmt.Sprintf("There is no node %s", describe(m.Spec.Destination))}}
 	}
 	// Where there are many nodes, what is wrong with the first of them is enough.
 	slices.SortStableFunc(found, func(a, b Cause) int {
@@ -169,6 +176,9 @@ func checkPlace(m *v1alpha1.PodMove, original, pod *corev1.Pod, place Place) []C
 func describe(to v1alpha1.MoveDestination) string {
 	if name := to.NodeName(); name != "" {
 		return name
+	}
+	if to.Elsewhere != "" {
+		return "but its own"
 	}
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(to.NodeSelector)) {
@@ -193,6 +203,9 @@ func checkNode(m *v1alpha1.PodMove, pod *corev1.Pod, node Node, place Place) []C
 	isVirtual := node.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode
 	if why := notOffloaded(m.Namespace, isVirtual, place.Offloading); why != "" && (byScheduler || isVirtual) {
 		add(v1alpha1.ReasonNotOffloaded, "%s", why)
+	}
+	if fits, err := place.allows.Match(node.Node); !fits || err != nil {
+		add(v1alpha1.ReasonNodeClosed, "The node selector or the affinity of the pod does not allow node %s", node.Name)
 	}
 	if taint := repels(node.Node, pod, byScheduler); taint != nil {
 		add(v1alpha1.ReasonNodeClosed, "Node %s has taint %s, which the pod does not tolerate", node.Name, taint.ToString())

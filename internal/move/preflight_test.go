@@ -125,6 +125,14 @@ func TestPreflight(t *testing.T) {
 		"one past the scheduler": {change: func(p *trip) {
 			p.move.Spec.Method, p.move.Spec.Bind = v1alpha1.MoveDeleteFirst, v1alpha1.BindAtCreation
 		}, method: v1alpha1.MoveDeleteFirst},
+		"one with another node in its affinity": {change: func(p *trip) {
+			p.move.Spec.Method = v1alpha1.MoveDeleteFirst
+			p.original.Spec.NodeSelector = map[string]string{"zone": "b"}
+		}, want: []string{v1alpha1.ReasonNodeClosed}},
+		"one that an earlier move has sent elsewhere": {change: func(p *trip) {
+			p.move.Spec.Method = v1alpha1.MoveDeleteFirst
+			p.original.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: toNode("here")}}
+		}, method: v1alpha1.MoveDeleteFirst},
 		"one that must stay": {change: func(p *trip) {
 			p.move.Spec.Method = v1alpha1.MoveDeleteFirst
 			p.budget(1, 1)
@@ -163,6 +171,9 @@ func TestPreflight(t *testing.T) {
 			p.place.Nodes = append([]Node{readyNode("here")}, p.place.Nodes...)
 			p.original.Spec.NodeName = "here"
 		}, want: []string{v1alpha1.ReasonAlreadyThere}},
+		"any other node":          {change: func(p *trip) { p.goesElsewhere() }},
+		"there is no other one":   {change: func(p *trip) { p.goesElsewhere(); p.place.Nodes = p.place.Nodes[:1] }, want: []string{v1alpha1.ReasonNodeNotFound}},
+		"the other one is closed": {change: func(p *trip) { p.goesElsewhere(); p.place.Nodes[1].Spec.Unschedulable = true }, want: []string{v1alpha1.ReasonNodeClosed}},
 		"all nodes have their causes": {change: func(p *trip) {
 			p.place.Nodes = append(p.place.Nodes, readyNode("other"))
 			p.node().Spec.Unschedulable = true
@@ -232,6 +243,13 @@ func TestPreflight(t *testing.T) {
 			}
 		})
 	}
+}
+
+// goesElsewhere has the pod leave its node, the first of two.
+func (p *trip) goesElsewhere() {
+	p.move.Spec.Destination = v1alpha1.MoveDestination{Elsewhere: v1alpha1.ElsewhereAnyNode}
+	p.place.Nodes = append([]Node{readyNode("here")}, p.place.Nodes...)
+	p.original.Spec.NodeName = "here"
 }
 
 func (p *trip) budget(pods, wanted int32) {

@@ -35,19 +35,27 @@ func Recreated(m *v1alpha1.PodMove) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	direct(&pod.Spec, m)
+	direct(&pod.Spec, m, nodeBefore(m))
 	return pod, nil
+}
+
+// nodeBefore is the node of the original.
+func nodeBefore(m *v1alpha1.PodMove) string {
+	if m.Status.Original == nil {
+		return ""
+	}
+	return m.Status.Original.Node
 }
 
 // Restored returns the pod of the record, for the node that it ran on, or for another one if that has no room.
 func Restored(m *v1alpha1.PodMove) (*corev1.Pod, error) {
 	pod, err := recorded(m)
-	if err != nil || m.Status.Original == nil || m.Status.Original.Node == "" {
+	if err != nil || nodeBefore(m) == "" {
 		return pod, err
 	}
 	preferred := &nodeAffinity(&pod.Spec).PreferredDuringSchedulingIgnoredDuringExecution
 	*preferred = append(*preferred, corev1.PreferredSchedulingTerm{
-		Weight: oldNodeWeight, Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{isNode(m.Status.Original.Node)}},
+		Weight: oldNodeWeight, Preference: corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{nodeName(corev1.NodeSelectorOpIn, nodeBefore(m))}},
 	})
 	return pod, nil
 }

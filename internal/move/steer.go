@@ -38,14 +38,14 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 // Steered returns the gated pod as it is sent to the destination.
 func Steered(m *v1alpha1.PodMove, pod *corev1.Pod) *corev1.Pod {
 	sent := Ungated(pod)
-	direct(&sent.Spec, m)
+	direct(&sent.Spec, m, nodeBefore(m))
 	return sent
 }
 
 // isSteered says whether the pod can run at the destination alone, and has no gate.
 func isSteered(m *v1alpha1.PodMove, pod *corev1.Pod) bool {
 	wanted := &corev1.PodSpec{}
-	direct(wanted, m)
+	direct(wanted, m, nodeBefore(m))
 	want := wanted.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
 	if IsGated(pod) || pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false

@@ -161,35 +161,49 @@ func (c *cluster) awaitsBudgetOf(ctx context.Context, t *testing.T, ns, name str
 	})
 }
 
-// A volume that one node can use at a time goes with its pod to another node: first the one lets go of it, then the other takes it.
-func TestExclusiveVolumeIsSteered(t *testing.T) {
-	connected(t)
-	ns := lubeck.namespace(t)
-	nodes := lubeck.workers(t)
+// exclusiveVolume has the pods mount a volume that one node can use at a time.
+func (c *cluster) exclusiveVolume(t *testing.T, ns string, spec *corev1.PodSpec, name string) {
+	t.Helper()
 	claim := claimTemplate("")
-	claim.Namespace, claim.Spec.VolumeName = ns, "volume-"+ns
-	lubeck.create(t, &corev1.PersistentVolume{
+	claim.Namespace, claim.Name, claim.Spec.VolumeName = ns, name, name+"-"+ns
+	c.create(t, &corev1.PersistentVolume{
 		ObjectMeta: named(claim.Spec.VolumeName),
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: "",
 			ClaimRef:               &corev1.ObjectReference{Namespace: ns, Name: claim.Name},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + ns, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + claim.Spec.VolumeName, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
 		},
 	})
-	lubeck.create(t, &claim)
-	owner := deployment(ns, "db", 1, shellSpec(forever))
-	mount(&owner.Spec.Template.Spec, "data")
-	lubeck.create(t, owner)
-	pod := lubeck.awaitReadyPods(t, ns, "db", 1)[0]
-	to := nodes[0]
-	if pod.Spec.NodeName == to {
-		to = nodes[1]
+	c.create(t, &claim)
+	mount(spec, name)
+}
+
+// A volume that one node can use at a time goes with its pod to another node: first the one lets go of it, then the other takes it. A pod
+// that nobody makes again keeps its name.
+func TestExclusiveVolumeIsSteered(t *testing.T) {
+	connected(t)
+	ns := lubeck.namespace(t)
+	nodes := lubeck.workers(t)
+	other := func(pod corev1.Pod) string {
+		if pod.Spec.NodeName == nodes[0] {
+			return nodes[1]
+		}
+		return nodes[0]
 	}
+	owner, lone := deployment(ns, "db", 1, shellSpec(forever)), shellPod(ns, "lone", forever)
+	lubeck.exclusiveVolume(t, ns, &owner.Spec.Template.Spec, "data")
+	lubeck.exclusiveVolume(t, ns, &lone.Spec, "of-lone")
+	lubeck.create(t, owner)
+	lubeck.create(t, lone)
+	pod, alone := lubeck.awaitReadyPods(t, ns, "db", 1)[0], lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
+	to, toOther := other(pod), other(alone)
+	keepsName := lubeck.moves(t, &alone, v1alpha1.MoveDestination{Node: toOther}, time.Minute)
 	surge := podMoveOf(&pod, v1alpha1.MoveDestination{Node: to}, time.Minute)
 	surge.Spec.Method = v1alpha1.MoveSurge
 	lubeck.create(t, surge)
 	lubeck.isUntouched(t, &pod, lubeck.awaitMove(t, surge, v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays))
 	lubeck.isSteered(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: to}, time.Minute), to)
+	lubeck.keepsName(t, keepsName, toOther)
 }
 
 // Without a manager, the API server puts the gate on for as long as the last manager has said, and no longer. What is gated then waits for

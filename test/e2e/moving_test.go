@@ -227,11 +227,17 @@ func TestMovesSurviveTheirManager(t *testing.T) {
 		pod := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
 		moves[i] = podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, 2*time.Minute)
 	}
+	lubeck.create(t, shellPod(ns, "lone", forever))
+	lone := lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
+	keepsName := podMoveOf(&lone, v1alpha1.MoveDestination{Peer: "hamburg"}, 2*time.Minute)
+	keepsName.Spec.Method = v1alpha1.MoveDeleteFirst
+	lubeck.create(t, keepsName)
 	for _, move := range moves {
 		lubeck.create(t, move)
 	}
 	eventually(t, "half of them have copies", func(ctx context.Context) error { return lubeck.hasCopies(ctx, ns, crowd/2) })
 	lubeck.kill9(t, "manager")
+	lubeck.keepsName(t, keepsName, v1alpha1.VirtualNodeName("hamburg"))
 	for i, move := range moves {
 		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
 		now := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
