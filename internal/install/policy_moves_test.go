@@ -24,6 +24,15 @@ func podMove(t *testing.T, author string) *unstructured.Unstructured {
 	return object
 }
 
+func elsewhere(t *testing.T, author string) *unstructured.Unstructured {
+	t.Helper()
+	object := podMove(t, author)
+	if err := unstructured.SetNestedMap(object.Object, map[string]any{"elsewhere": "AnyNode"}, "spec", "destination"); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
 func TestPodMoveSaysWhoCreatedItAndIsHeld(t *testing.T) {
 	policy := mutatingPolicy(t, "hanse-note-moves")
 	forged := podMove(t, "somebody else")
@@ -50,13 +59,17 @@ func TestPodMoveSaysWhoCreatedItAndIsHeld(t *testing.T) {
 
 func TestOnlyWhoMayDeleteAndCreatePodsMayMoveThem(t *testing.T) {
 	expectDecisions(t, validatingPolicy(t, "hanse-guard-moves"), map[string]decision{
-		"who may both":               {review: review{by: "alice", object: podMove(t, "alice"), may: []string{"delete pods web-1", "create pods"}}},
-		"who may not create":         {review: review{by: "alice", object: podMove(t, "alice"), may: []string{"delete pods web-1"}}, want: "metadata.namespace: only who may create"},
-		"who may not delete":         {review: review{by: "alice", object: podMove(t, "alice"), may: []string{"delete pods web-2", "create pods"}}, want: "spec.pod: only who may delete"},
-		"in the name of another":     {review: review{by: "alice", object: podMove(t, "bob"), may: []string{"delete pods web-1", "create pods"}}, want: "metadata.annotations: hanse.dev/author"},
-		"in the system's namespaces": {review: review{by: "alice", object: inNamespace("kube-system", podMove(t, "alice")), may: []string{"delete pods web-1", "create pods"}}, want: "metadata.namespace: pods in"},
-		"a change by another":        {review: review{by: "bob", old: podMove(t, "alice"), object: podMove(t, "alice")}},
-		"but not of who it is by":    {review: review{by: "bob", old: podMove(t, "alice"), object: podMove(t, "bob")}, want: "metadata.annotations: hanse.dev/author"},
+		"who may both":                              {review: review{by: "alice", object: podMove(t, "alice"), may: []string{"delete pods web-1", "create pods"}}},
+		"who may not create":                        {review: review{by: "alice", object: podMove(t, "alice"), may: []string{"delete pods web-1"}}, want: "metadata.namespace: only who may create"},
+		"who may not delete":                        {review: review{by: "alice", object: podMove(t, "alice"), may: []string{"delete pods web-2", "create pods"}}, want: "spec.pod: only who may delete"},
+		"hanse kubelet, from a marked namespace":    {review: review{by: kubelet, in: inMarked, object: elsewhere(t, kubelet), may: []string{"delete pods web-1"}}},
+		"hanse kubelet, from any other":             {review: review{by: kubelet, in: inShop, object: elsewhere(t, kubelet), may: []string{"delete pods web-1"}}, want: "metadata.namespace: only who may create"},
+		"hanse kubelet, to a node of its choice":    {review: review{by: kubelet, in: inMarked, object: podMove(t, kubelet), may: []string{"delete pods web-1"}}, want: "metadata.namespace: only who may create"},
+		"others, from a marked namespace elsewhere": {review: review{by: "alice", in: inMarked, object: elsewhere(t, "alice"), may: []string{"delete pods web-1"}}, want: "metadata.namespace: only who may create"},
+		"in the name of another":                    {review: review{by: "alice", object: podMove(t, "bob"), may: []string{"delete pods web-1", "create pods"}}, want: "metadata.annotations: hanse.dev/author"},
+		"in the system's namespaces":                {review: review{by: "alice", object: inNamespace("kube-system", podMove(t, "alice")), may: []string{"delete pods web-1", "create pods"}}, want: "metadata.namespace: pods in"},
+		"a change by another":                       {review: review{by: "bob", old: podMove(t, "alice"), object: podMove(t, "alice")}},
+		"but not of who it is by":                   {review: review{by: "bob", old: podMove(t, "alice"), object: podMove(t, "bob")}, want: "metadata.annotations: hanse.dev/author"},
 	})
 }
 

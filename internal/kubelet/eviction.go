@@ -124,11 +124,11 @@ func takesPodsNow(node *corev1.Node) bool {
 	})
 }
 
-// isMadeAgain reports whether the pod runs, and its controller makes another when it goes. To move any other is its
+// isMadeAgain reports whether the pod runs, and is made again when it goes: by its controller, or by a PodMove. To move any other is its
 // author's to do.
 func isMadeAgain(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
-	return pod.Spec.NodeName != "" && !terminal(pod) && owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Node"
+	return pod.Spec.NodeName != "" && !terminal(pod) && (isLone(pod) || owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Node")
 }
 
 // A leaver is a pod that has to go.

@@ -51,6 +51,7 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 	pods := []corev1.Pod{
 		*web("in-turin", "hanse-turin"), *web("in-bergen", "hanse-bergen"), *classy, *ended, *ending,
 		*bare("bare-in-turin", "hanse-turin"), *web("at-home", "worker"), *bare("bare-at-home", "worker"),
+		*lone(bare("lone-in-turin", "hanse-turin")), *lone(bare("lone-at-home", "worker")),
 		*ofDaemonSet(bare("agent", "worker")),
 		*ofDaemonSet(bare("agent-in-turin", "hanse-turin")),
 		*annotated(web("mirror", "worker"), corev1.MirrorPodAnnotationKey, "x"),
@@ -67,7 +68,7 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 		Name: "front", PodLabels: map[string]v1alpha1.LabelValue{"tier": "front"},
 		Placement: v1alpha1.Placement{Exclude: []string{"bergen"}},
 	}}
-	everywhere := []string{"classy", "in-bergen", "in-turin"}
+	everywhere := []string{"classy", "in-bergen", "in-turin", "lone-in-turin"}
 	for name, test := range map[string]struct {
 		spec  v1alpha1.NamespaceOffloadingSpec
 		nodes []corev1.Node
@@ -75,11 +76,11 @@ func TestWhichPodsAreMisplaced(t *testing.T) {
 	}{
 		"home now":                       {v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyLocal}, open, everywhere},
 		"home or elsewhere":              {v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyLocalAndRemote}, open, nil},
-		"elsewhere now":                  {v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}, open, []string{"at-home"}},
+		"elsewhere now":                  {v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}, open, []string{"at-home", "lone-at-home"}},
 		"elsewhere, where no node is":    {v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote}, closed, nil},
 		"in the south now":               {v1alpha1.NamespaceOffloadingSpec{ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: south}}, open, []string{"classy", "in-bergen"}},
-		"not in turin":                   {v1alpha1.NamespaceOffloadingSpec{Placement: exclude("turin")}, open, []string{"in-turin"}},
-		"a class not in bergen, besides": {v1alpha1.NamespaceOffloadingSpec{Placement: ofClass}, open, []string{"classy", "in-turin"}},
+		"not in turin":                   {v1alpha1.NamespaceOffloadingSpec{Placement: exclude("turin")}, open, []string{"in-turin", "lone-in-turin"}},
+		"a class not in bergen, besides": {v1alpha1.NamespaceOffloadingSpec{Placement: ofClass}, open, []string{"classy", "in-turin", "lone-in-turin"}},
 		"elsewhere, but nowhere": {
 			v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, Placement: exclude("turin", "bergen")}, open, everywhere,
 		},

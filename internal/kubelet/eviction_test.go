@@ -137,7 +137,7 @@ func TestWhichPodsAreMoved(t *testing.T) {
 }
 
 func TestDrainingProviderIsEmptied(t *testing.T) {
-	w := newWorld(t, peer(), in(v1alpha1.OfferDraining), podCalled("web-1"), podCalled("web-2"), dying("old", 30), ofDaemonSet(podCalled("agent")))
+	w := newWorld(t, peer(), in(v1alpha1.OfferDraining), ofReplicaSet(podCalled("web-1")), ofReplicaSet(podCalled("web-2")), dying("old", 30), ofDaemonSet(podCalled("agent")))
 	if result := w.reconcileDrain(); result.RequeueAfter != 0 || w.wrote() != nil {
 		t.Error("a node that does not exist is drained")
 	}
@@ -167,7 +167,9 @@ func TestDrainingProviderIsEmptied(t *testing.T) {
 }
 
 func TestPodWaitsForItsBudget(t *testing.T) {
-	w := newWorld(t, unpeering(nil), closedNode(), ofReplicaSet(podCalled("web-1")), podCalled("alone"))
+	alone := podCalled("alone")
+	alone.Spec.RestartPolicy = corev1.RestartPolicyNever
+	w := newWorld(t, unpeering(nil), closedNode(), ofReplicaSet(podCalled("web-1")), alone)
 	refusal := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	refusal.ErrStatus.Details.Causes = []metav1.StatusCause{
 		{Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 2 healthy pods and has 2 currently"},
@@ -218,7 +220,7 @@ func TestOneRefusalSparesAllOfTheSameController(t *testing.T) {
 func TestDrainKeepsItsPace(t *testing.T) {
 	objects := []client.Object{unpeering(nil), closedNode()}
 	for i := range 150 {
-		objects = append(objects, podCalled(fmt.Sprint("web-", i)))
+		objects = append(objects, ofReplicaSet(podCalled(fmt.Sprint("web-", i))))
 	}
 	w := newWorld(t, objects...)
 	if again := w.reconcileDrain().RequeueAfter; again != evictionPause || len(w.wrote()) != 100 {
@@ -234,7 +236,9 @@ func TestDrainKeepsItsPace(t *testing.T) {
 }
 
 func TestPodThatCannotBeEvictedStopsNoOther(t *testing.T) {
-	w := newWorld(t, unpeering(nil), closedNode(), podCalled("web-1"), podCalled("web-2"))
+	lone := podCalled("web-2")
+	lone.Spec.RestartPolicy = corev1.RestartPolicyNever
+	w := newWorld(t, unpeering(nil), closedNode(), ofReplicaSet(podCalled("web-1")), lone)
 	w.Home.Refuse("create/eviction Pod web-1", errors.New("more than one PodDisruptionBudget"))
 	if again := w.reconcileDrain().RequeueAfter; again != firstBlocked || len(w.wrote()) != 2 {
 		t.Errorf("comes back after %s", again)

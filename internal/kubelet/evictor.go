@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -63,7 +64,7 @@ type evictor struct {
 	pace   flowcontrol.PassiveRateLimiter
 
 	mu sync.Mutex // for what comes of requests: blocked, and evicted
-	// blocked says what may not go yet, by leaver.budget. It keeps us from asking in vain, and can be forgotten any time.
+	// blocked says what may not go yet, by leaver.budget, and what is onItsWay. It keeps us from asking in vain, and can be forgotten any time.
 	blocked *flowcontrol.Backoff
 }
 
@@ -179,7 +180,7 @@ func (e *evictor) letGo(ctx context.Context, going []leaver) *evicted {
 	var group errgroup.Group
 	group.SetLimit(evictionRequests)
 	for _, one := range going {
-		if e.blocked.IsInBackOffSinceUpdate(one.budget(), e.clock.Now()) {
+		if now := e.clock.Now(); e.blocked.IsInBackOffSinceUpdate(one.budget(), now) || e.blocked.IsInBackOffSinceUpdate(onItsWay(one.pod), now) {
 			done.waits = true
 			continue
 		}
@@ -201,6 +202,11 @@ func (e *evictor) letOneGo(ctx context.Context, one leaver, done *evicted) {
 	err := e.send(ctx, one)
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if errors.Is(err, errMoves) { // its PodMove tells of it
+		done.waits = true
+		e.blocked.Next(onItsWay(one.pod), e.clock.Now())
+		return
+	}
 	if client.IgnoreNotFound(err) == nil {
 		e.blocked.Reset(one.budget())
 		done.gone = append(done.gone, one)
@@ -234,11 +240,18 @@ func (e *evictor) send(ctx context.Context, one leaver) error {
 	case byDeletion:
 		return e.pods.delete(ctx, pod)
 	default:
-		return e.client.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: nameOf(pod)}, &policyv1.Eviction{
-			ObjectMeta:    nameOf(pod),
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-		})
+		if isLone(pod) {
+			return e.moveLone(ctx, one)
+		}
+		return e.evict(ctx, pod)
 	}
+}
+
+func (e *evictor) evict(ctx context.Context, pod *corev1.Pod) error {
+	return e.client.SubResource("eviction").Create(ctx, &corev1.Pod{ObjectMeta: nameOf(pod)}, &policyv1.Eviction{
+		ObjectMeta:    nameOf(pod),
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	})
 }
 
 // whyItStays says it in words that are the same as long as the cause is.
