@@ -78,7 +78,7 @@ type NamespaceOffloadingSpec struct {
 
 	// onChange says what becomes of pods that run where the spec, after a change, would not let new pods run. With Keep,
 	// the default, they stay. With Evict they are evicted, as their PodDisruptionBudgets allow, and their controllers start
-	// others where they may run now.
+	// others where they may run now; pods without a controller get a PodMove.
 	// +optional
 	// +kubebuilder:default=Keep
 	OnChange ChangeMode `json:"onChange,omitempty"`

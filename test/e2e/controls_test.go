@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -62,6 +63,14 @@ func TestCordonAndDrainByTheProvider(t *testing.T) {
 	ctx := alone(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	away, budget := lubeck.spreadPair(t, ns)
+	lubeck.create(t, shellPod(ns, "lone", forever))
+	lone := lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
+	if !isVirtual(&lone) {
+		wanted := podMoveOf(&lone, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+		wanted.Spec.Method = v1alpha1.MoveDeleteFirst
+		lubeck.create(t, wanted)
+		lone = *lubeck.keepsName(t, wanted, v1alpha1.VirtualNodeName("hamburg"))
+	}
 	t.Cleanup(func() {
 		if _, err := hamburg.Hanse(context.Background(), "uncordon", "lubeck"); err != nil {
 			t.Error(err)
@@ -81,6 +90,7 @@ func TestCordonAndDrainByTheProvider(t *testing.T) {
 	if still, err := lubeck.pod(ctx, ns, away.Name); err != nil || !still.DeletionTimestamp.IsZero() {
 		t.Fatalf("the budget was not respected: %v", err)
 	}
+	lubeck.isMadeAgainAtHome(t, &lone)
 	before := budget.DeepCopy()
 	budget.Spec.MinAvailable = ptr.To(intstr.FromInt32(1))
 	if err := lubeck.Patch(ctx, budget, client.MergeFrom(before)); err != nil {

@@ -124,12 +124,14 @@ func TestChangeKeepsOrEvicts(t *testing.T) {
 			t.Parallel()
 			ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, OnChange: mode})
 			lubeck.create(t, deployment(ns, "settled", 2, shellSpec(forever)))
-			homes := lubeck.awaitReadyPods(t, ns, "settled", 2)
-			before := hamburg.mustRemotePod(t, &homes[0])
+			lubeck.create(t, shellPod(ns, "lone", forever))
+			homes := append(lubeck.awaitReadyPods(t, ns, "settled", 2), lubeck.awaitReadyPods(t, ns, "lone", 1)...)
+			before, alone := hamburg.mustRemotePod(t, &homes[0]), hamburg.mustRemotePod(t, &homes[2])
 			lubeck.change(t, ns, func(spec *v1alpha1.NamespaceOffloadingSpec) { spec.Strategy = v1alpha1.StrategyLocal })
 			if mode == v1alpha1.ChangeKeep {
 				lubeck.awaitPolicy(t, ns, v1alpha1.StrategyLocal)
 				expectUntouched(t, lubeck, &homes[0], hamburg, before)
+				expectUntouched(t, lubeck, &homes[2], hamburg, alone)
 				return
 			}
 			eventually(t, "both pods run at home", func(ctx context.Context) error {
@@ -148,8 +150,21 @@ func TestChangeKeepsOrEvicts(t *testing.T) {
 				}
 				return nil
 			})
+			lubeck.isMadeAgainAtHome(t, &homes[2])
 		})
 	}
+}
+
+// isMadeAgainAtHome waits until the pod that nobody else makes again runs at home under its name.
+func (c *cluster) isMadeAgainAtHome(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	eventually(t, pod.Name+" runs at home", func(ctx context.Context) error {
+		now, err := c.pod(ctx, pod.Namespace, pod.Name)
+		if err == nil && (now.UID == pod.UID || !podReady(now) || isVirtual(now)) {
+			err = fmt.Errorf("%s", summary([]corev1.Pod{*now}))
+		}
+		return err
+	})
 }
 
 // Pods are changed for the clusters that an override selects.
