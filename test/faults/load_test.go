@@ -21,7 +21,8 @@ const (
 	deleteObject     verb = "delete"
 	createNamespace  verb = "create-namespace" // offloaded, with a StatefulSet of one pod in it
 	deleteNamespace  verb = "delete-namespace"
-	movePod          verb = "move-pod" // of any Deployment, to the other provider
+	movePod          verb = "move-pod"  // of any Deployment, to the other provider
+	moveLone         verb = "move-lone" // of nobody's, which keeps its name. Nobody touches it any more
 )
 
 // verbs are how often each is done, and how many objects there must be for it.
@@ -41,6 +42,7 @@ var verbs = []struct {
 	{createNamespace, 8},
 	{deleteNamespace, 4},
 	{movePod, 16},
+	{moveLone, 6},
 }
 
 // object is something that a user made.
@@ -122,6 +124,10 @@ func (l *drawing) drawVerb(v verb) (operation, bool) {
 		return o, ok
 	case movePod:
 		return operation{verb: v, to: pick(l.dice, moveDeadlines)}, true
+	case moveLone:
+		o, ok := l.drawDeletion(v, createPod)
+		o.grace, o.to = nil, pick(l.dice, moveDeadlines)
+		return o, ok
 	case deleteNamespace:
 		return l.drawDeletion(v, createNamespace)
 	default:
@@ -191,7 +197,7 @@ func remaining(load []operation) map[string]object {
 		switch o.verb {
 		case deleteObject, deleteNamespace:
 			delete(left, o.on.name)
-		case movePod: // which is one of several
+		case movePod, moveLone: // which is one of several, and which is there still
 		default:
 			left[o.on.name] = o.on
 		}

@@ -74,7 +74,7 @@ func (u *user) do(ctx context.Context, o operation) error {
 		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, labelTo, o.to))
 	case changeImage:
 		return u.patch(ctx, &corev1.Pod{}, o.on.name, fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image+o.to))
-	case movePod:
+	case movePod, moveLone:
 		return u.move(ctx, o)
 	default:
 		return u.delete(ctx, o)
@@ -103,7 +103,7 @@ func (u *user) patch(ctx context.Context, o client.Object, name, patch string) e
 	return client.IgnoreNotFound(u.Patch(ctx, o, client.RawPatch(types.StrategicMergePatchType, []byte(patch))))
 }
 
-// move moves one of the Deployments' pods that are Ready at a provider to the other one. Which one, the time decides.
+// move moves the pod, or one of the Deployments' pods, that are Ready at a provider to the other one. Which one, the time decides.
 func (u *user) move(ctx context.Context, o operation) error {
 	pods := &corev1.PodList{}
 	if err := u.List(ctx, pods, client.InNamespace(loadNamespace)); err != nil {
@@ -111,7 +111,8 @@ func (u *user) move(ctx context.Context, o operation) error {
 	}
 	from := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
 		owner := metav1.GetControllerOf(&pod)
-		return owner == nil || owner.Kind != "ReplicaSet" || pod.DeletionTimestamp != nil || !podReady(&pod) || homePodOf(&pod).provider == ""
+		isMeant := pod.Name == o.on.name || o.verb == movePod && owner != nil && owner.Kind == "ReplicaSet"
+		return !isMeant || pod.DeletionTimestamp != nil || !podReady(&pod) || homePodOf(&pod).provider == ""
 	})
 	deadline, err := time.ParseDuration(o.to)
 	if err != nil || len(from) == 0 {
@@ -122,11 +123,16 @@ func (u *user) move(ctx context.Context, o operation) error {
 	if homePodOf(&pod).provider == to {
 		to = providers[1]
 	}
+	method := v1alpha1.MoveMethod("")
+	if o.verb == moveLone {
+		method = v1alpha1.MoveDeleteFirst
+	}
 	return u.create(ctx, &v1alpha1.PodMove{
 		ObjectMeta: metav1.ObjectMeta{Namespace: loadNamespace, Name: fmt.Sprintf("move-%d", o.at.Milliseconds())},
 		Spec: v1alpha1.PodMoveSpec{
 			Pod:         v1alpha1.MovedPod{Name: pod.Name, UID: pod.UID},
 			Destination: v1alpha1.MoveDestination{Peer: to}, Deadline: &metav1.Duration{Duration: deadline},
+			Method: method,
 		},
 	})
 }
