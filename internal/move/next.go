@@ -270,16 +270,21 @@ func (s *Observed) takeOver() Step {
 	case !adopted && s.Owner == nil:
 		return Step{Do: Abort, Cause: Cause{v1alpha1.ReasonOwnerLost, "The owner was deleted before it adopted the copy"}}
 	case !adopted:
-		return Step{Do: Wait, Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for %s %s to adopt the copy", s.Owner.Kind, s.Owner.Name)}}
+		return Step{Do: Wait, Cause: Cause{v1alpha1.ReasonMoving, s.waitingForOwner()}}
 	case !isThere(s.Original) && s.Copy.Annotations[v1alpha1.AnnotationMove] != "":
 		return Step{Do: Settle}
 	case !isThere(s.Original):
 		return Step{Do: Succeed, Cause: Cause{v1alpha1.ReasonMoved, fmt.Sprintf("Pod %s runs on node %s in the place of %s", s.Copy.Name, s.Copy.Spec.NodeName, s.Move.Spec.Pod.Name)}}
 	case s.isOwned() && s.Owner != nil && s.Owner.active() > int(s.Owner.Replicas):
-		return Step{Do: Wait, Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for %s %s to delete the original", s.Owner.Kind, s.Owner.Name)}}
+		return Step{Do: Wait, Cause: Cause{v1alpha1.ReasonMoving, s.waitingForOwner()}}
 	default:
 		return Step{Do: Evict}
 	}
+}
+
+// waitingForOwner is the same for both: each would be a write.
+func (s *Observed) waitingForOwner() string {
+	return fmt.Sprintf("Waiting for %s %s to adopt the copy and to delete the original", s.Owner.Kind, s.Owner.Name)
 }
 
 // rollBack undoes what was done. What its owner has adopted meanwhile is the owner's.

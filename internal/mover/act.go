@@ -46,6 +46,7 @@ func (m *Mover) begin(ctx context.Context, w *work) (time.Duration, error) {
 	w.status.Phase = firstPhases[w.Method]
 	err := m.store(ctx, w)
 	fault.Point(fault.MoveBegun)
+	w.current = true
 	return 0, err
 }
 
@@ -58,7 +59,8 @@ func (m *Mover) createCopy(ctx context.Context, w *work) (time.Duration, error) 
 		}
 		services = list.Items
 	}
-	err := m.Client.Create(ctx, move.Copy(w.Move, w.Original, w.Owner, services))
+	made := move.Copy(w.Move, w.Original, w.Owner, services)
+	err := m.Client.Create(ctx, made)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsAlreadyExists(err):
 		w.cause = move.Cause{Reason: v1alpha1.ReasonCopyRefused, Message: "The copy was refused: " + short(err.Error())}
@@ -67,21 +69,28 @@ func (m *Mover) createCopy(ctx context.Context, w *work) (time.Duration, error) 
 		return 0, err
 	}
 	w.did(v1alpha1.MoveCopied, m.now())
+	w.Copy, w.current = made, true
 	fault.Point(fault.MoveCopied)
 	return 0, nil
 }
 
 func (m *Mover) lowerCost(ctx context.Context, w *work) (time.Duration, error) {
-	err := m.setCost(ctx, w.Original, move.LowestCost)
+	lowered, err := m.setCost(ctx, w.Original, move.LowestCost)
 	if err == nil {
 		w.did(v1alpha1.MoveCostLowered, m.now())
+		w.Original, w.current = lowered, true
+		for i := range w.Owner.Pods {
+			if w.Owner.Pods[i].UID == lowered.UID {
+				w.Owner.Pods[i] = *lowered
+			}
+		}
 		fault.Point(fault.MoveCostLowered)
 	}
 	return 0, err
 }
 
 func (m *Mover) restoreCost(ctx context.Context, w *work) (time.Duration, error) {
-	err := m.setCost(ctx, w.Original, w.costBefore())
+	_, err := m.setCost(ctx, w.Original, w.costBefore())
 	if err == nil {
 		w.did(v1alpha1.MoveCostRestored, m.now())
 		fault.Point(fault.MoveCostRestored)
@@ -89,8 +98,8 @@ func (m *Mover) restoreCost(ctx context.Context, w *work) (time.Duration, error)
 	return 0, err
 }
 
-// setCost takes the annotation off where there is no cost. A pod of another UID is left alone.
-func (m *Mover) setCost(ctx context.Context, pod *corev1.Pod, cost string) error {
+// setCost returns the pod with the cost, and takes the annotation off where there is none. A pod of another UID is left alone.
+func (m *Mover) setCost(ctx context.Context, pod *corev1.Pod, cost string) (*corev1.Pod, error) {
 	var value any
 	if cost != "" {
 		value = cost
@@ -99,9 +108,10 @@ func (m *Mover) setCost(ctx context.Context, pod *corev1.Pod, cost string) error
 		"uid": pod.UID, "annotations": map[string]any{corev1.PodDeletionCost: value},
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return m.Client.Patch(ctx, named(pod), client.RawPatch(types.MergePatchType, patch))
+	changed := named(pod)
+	return changed, m.Client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, patch))
 }
 
 // named is a pod of which only the name is known.
@@ -112,6 +122,7 @@ func named(pod *corev1.Pod) *corev1.Pod {
 // handOver is the moment from which there is no way back. That the copy is noted down comes first.
 func (m *Mover) handOver(ctx context.Context, w *work) (time.Duration, error) {
 	if w.Move.Status.Copy == nil {
+		w.current = true
 		return 0, m.wait(ctx, w)
 	}
 	pod := w.Copy.DeepCopy()
@@ -126,6 +137,7 @@ func (m *Mover) handOver(ctx context.Context, w *work) (time.Duration, error) {
 		return 0, err
 	}
 	w.did(v1alpha1.MoveHandedOver, m.now())
+	w.Copy, w.current = pod, true
 	fault.Point(fault.MoveHandedOver)
 	return 0, nil
 }
@@ -171,6 +183,7 @@ func (m *Mover) settle(ctx context.Context, w *work) (time.Duration, error) {
 		return 0, err
 	}
 	w.did(v1alpha1.MoveSettled, m.now())
+	w.Copy, w.current = pod, true
 	fault.Point(fault.MoveSettled)
 	return 0, nil
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/move"
 )
 
@@ -27,10 +28,13 @@ func New(c Config) *Mover { return &Mover{Config: c} }
 // Reconcile takes all steps of one move that can be taken now.
 func (m *Mover) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var done []taken
+	var seen *seen
 	for range mostSteps {
-		seen, err := m.observe(ctx, req.NamespacedName)
-		if err != nil || seen == nil {
-			return reconcile.Result{}, err
+		if seen == nil {
+			var err error
+			if seen, err = m.observe(ctx, req.NamespacedName); err != nil || seen == nil {
+				return reconcile.Result{}, err
+			}
 		}
 		step := move.Next(seen.Observed, m.now())
 		if step.Do == move.Nothing {
@@ -40,11 +44,13 @@ func (m *Mover) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		wait, err := m.take(ctx, w, step)
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-			continue // something has changed since we looked
+			seen = nil // something has changed since we looked
 		case err != nil:
 			return reconcile.Result{}, fmt.Errorf("move pod %s: %s: %w", seen.Move.Spec.Pod.Name, step.Do, err)
 		case wait > 0:
 			return reconcile.Result{RequeueAfter: wait}, nil
+		case !w.current || seen.Move.Status.Method != v1alpha1.MoveSurge: // the other methods look at more
+			seen = nil
 		}
 	}
 	return reconcile.Result{RequeueAfter: firstRetry}, nil

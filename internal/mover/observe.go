@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -47,11 +48,14 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 	if s.hasBegun() {
 		return s, errors.Join(m.observeCopy(ctx, s), m.observeOwner(ctx, s))
 	}
+	if named := s.controller(); named != nil {
+		s.named = *named
+	}
+	if s.Waits, err = m.waits(ctx, s, notOlderThan(pm.ResourceVersion)); err != nil || s.Waits {
+		return s, err
+	}
 	if err := m.observeOwner(ctx, s); err != nil {
 		return nil, err
-	}
-	if s.Waits, err = m.waits(ctx, s); err != nil || s.Waits {
-		return s, err
 	}
 	return s, m.preflight(ctx, s)
 }
@@ -103,8 +107,14 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 	if err != nil || owner == nil {
 		return err
 	}
+	s.Owner = owner
+	if s.isTakenOver() {
+		return nil
+	}
 	pods := &corev1.PodList{}
-	if err := m.Live.List(ctx, pods, client.InNamespace(s.Move.Namespace), client.MatchingLabelsSelector{Selector: owner.Selector}); err != nil {
+	of := client.MatchingLabelsSelector{Selector: owner.Selector}
+	seen := notOlderThan(versionOf(s.Original), versionOf(s.Copy))
+	if err := m.Live.List(ctx, pods, client.InNamespace(s.Move.Namespace), of, seen); err != nil {
 		return fmt.Errorf("list pods of %s %s: %w", owner.Kind, owner.Name, err)
 	}
 	for i := range pods.Items {
@@ -112,7 +122,6 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 			owner.Pods = append(owner.Pods, pods.Items[i])
 		}
 	}
-	s.Owner = owner
 	if s.hasBegun() && s.Move.Status.Phase != v1alpha1.MoveRollingBack { // an original that is no longer the owner's is put right, too
 		s.agree()
 	}
@@ -131,6 +140,36 @@ func (s *seen) controller() *metav1.OwnerReference {
 	}
 }
 
+// isTakenOver says whether the other pods of the owner decide nothing any more: the original is gone, or the copy is not adopted yet.
+func (s *seen) isTakenOver() bool {
+	return s.Move.Status.Method == v1alpha1.MoveSurge && s.HandedOver() &&
+		(s.Original == nil || metav1.GetControllerOfNoCopy(s.Copy) == nil)
+}
+
+// notOlderThan has a list show at least what was read at these versions of objects of its kind, of which some may be empty. Without that
+// the API server waits until its cache has all that was written to any object, for up to a tenth of a second.
+func notOlderThan(versions ...string) client.ListOption {
+	newest := ""
+	for _, version := range versions {
+		if order, err := resourceversion.CompareResourceVersion(version, newest); newest == "" || err == nil && order > 0 {
+			newest = version
+		}
+	}
+	if newest == "" {
+		return &client.ListOptions{}
+	}
+	return &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: newest, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}}
+}
+
+func versionOf(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.ResourceVersion
+}
+
 // agree has the two pods be as the list of their owner's has them, which was read last: what the owner did meanwhile would
 // otherwise be seen of one pod and not of the other.
 func (s *seen) agree() {
@@ -141,7 +180,9 @@ func (s *seen) agree() {
 		}
 		return &s.Owner.Pods[at]
 	}
-	s.Original = find(s.Move.Spec.Pod.UID)
+	if s.Original != nil {
+		s.Original = find(s.Original.UID)
+	}
 	if s.Copy == nil {
 		return
 	}
@@ -151,9 +192,9 @@ func (s *seen) agree() {
 }
 
 // waits says whether another move of the same owner, or of the same pod, has begun, or comes first.
-func (m *Mover) waits(ctx context.Context, s *seen) (bool, error) {
+func (m *Mover) waits(ctx context.Context, s *seen, options ...client.ListOption) (bool, error) {
 	moves := &v1alpha1.PodMoveList{}
-	if err := m.Live.List(ctx, moves, client.InNamespace(s.Move.Namespace)); err != nil {
+	if err := m.Live.List(ctx, moves, append(options, client.InNamespace(s.Move.Namespace))...); err != nil {
 		return false, fmt.Errorf("list moves: %w", err)
 	}
 	for i := range moves.Items {

@@ -38,6 +38,9 @@ type work struct {
 	status *v1alpha1.PodMoveStatus
 	cause  move.Cause
 	done   *[]taken
+	// current says that what was observed shows what the step has changed, so that the next one needs no other look. In between nothing
+	// is missed: what matters is written only if the pod is as it was seen, and whatever changes asks for another look.
+	current bool
 }
 
 // did has the next write of the status tell of the step.
@@ -115,6 +118,7 @@ func (m *Mover) store(ctx context.Context, w *work) error {
 	if status.Phase != w.Move.Status.Phase {
 		m.tell(w)
 	}
+	w.Move.Status = *status
 	return nil
 }
 
