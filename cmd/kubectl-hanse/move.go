@@ -29,6 +29,8 @@ type moveFlags struct {
 	writeFlags
 	to, from, method string
 	deadline         time.Duration
+	all              bool
+	maxUnavailable   int // how many pods move at a time; 0: as many as there are
 }
 
 func newMoveCommand(global *globalFlags) *cobra.Command {
@@ -40,9 +42,10 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 			"when it is Ready the original goes. By method Steer, the original is evicted, and the pod that its owner makes in its place\n" +
 			"is sent to the destination. By method DeleteFirst, for pods without a controller, the original is evicted, and made again at\n" +
 			"the destination under the same name. The first of these that fits is taken. Pods of one owner move one after another; the owner\n" +
-			"itself can be named: a deployment, replicaset, statefulset or job. With --from, only pods on that node move, and without\n" +
-			"names all in the namespace that are there and can be moved; those that cannot are named. Pods that are at the\n" +
-			"destination already are left alone. The exit code is 1 if a pod has not moved.",
+			"itself can be named: a deployment, replicaset, statefulset or job. With --all, all pods of the namespace move that can be\n" +
+			"moved, and those that cannot are named. With --from, only pods on that node move, of those named or of all. A pod that moves\n" +
+			"by method Steer or DeleteFirst is unavailable for a while: --max-unavailable has no more than so many move at a time. Pods that\n" +
+			"are at the destination already are left alone. The exit code is 1 if a pod has not moved.",
 		Example: `  # To another cluster, and home again
   kubectl hanse move web-5d9c7b6f4-x2x7k --to hamburg
   kubectl hanse move deployment/web statefulset/database --to worker-1
@@ -50,8 +53,9 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
   # A pod that was created by hand, and that keeps its name
   kubectl hanse move toolbox --to hamburg --method DeleteFirst
 
-  # What of the namespace runs on a node
-  kubectl hanse move -n shop --from worker-1 --to worker-2`,
+  # What of the namespace runs on a node, and all of it, two pods at a time
+  kubectl hanse move -n shop --from worker-1 --to worker-2
+  kubectl hanse move -n shop --all --max-unavailable 2 --to hamburg`,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := flags.validate(args); err != nil {
 				return err
@@ -64,6 +68,8 @@ func newMoveCommand(global *globalFlags) *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.to, "to", "", "the node or the peer to move to; node/NAME and peer/NAME where one name is both")
 	f.StringVar(&flags.from, "from", "", "move only what is on this node")
+	f.BoolVar(&flags.all, "all", false, "move all pods of the namespace")
+	f.IntVar(&flags.maxUnavailable, "max-unavailable", 0, "how many pods may move at a time; by default those of different owners all move at once")
 	f.StringVar(&flags.method, "method", "", "Surge, Steer or DeleteFirst; by default the first that fits")
 	f.DurationVar(&flags.deadline, "deadline", move.DefaultDeadline, "how long each copy may take to be Ready")
 	flags.bind(f, 15*time.Minute, "the pods have moved")
@@ -77,8 +83,15 @@ func (f *moveFlags) validate(args []string) error {
 	if !slices.Contains([]v1alpha1.MoveMethod{"", v1alpha1.MoveSurge, v1alpha1.MoveSteer, v1alpha1.MoveDeleteFirst}, v1alpha1.MoveMethod(f.method)) {
 		return fmt.Errorf("--method: %s is none of Surge, Steer and DeleteFirst", f.method)
 	}
-	if len(args) == 0 && f.from == "" {
-		return errors.New("name pods, or what makes them as in deployment/NAME, or say --from NODE")
+	switch {
+	case len(args) == 0 && f.from == "" && !f.all:
+		return errors.New("name pods, or what makes them as in deployment/NAME, or say --all or --from NODE")
+	case len(args) > 0 && f.all:
+		return errors.New("--all: pods are named, too: say one of the two")
+	case f.maxUnavailable < 0:
+		return errors.New("--max-unavailable: it must be at least 1, or 0 for no limit")
+	case f.maxUnavailable > 0 && !f.wait && !f.dry():
+		return errors.New("--max-unavailable: only a command that waits can keep to it: leave out --wait=false")
 	}
 	return f.writeFlags.validate()
 }
@@ -109,15 +122,33 @@ func runMove(ctx context.Context, command *cobra.Command, c *connection, flags *
 	if flags.dry() {
 		return printMoves(ctx, command, c.client, moves)
 	}
-	for _, m := range moves {
-		if err := c.client.Create(ctx, m); err != nil {
-			return fmt.Errorf("move pod %s: %w", m.Spec.Pod.Name, err)
-		}
+	if err := begin(ctx, c.client, moves, flags.maxUnavailable); err != nil {
+		return err
 	}
 	if !flags.wait {
 		return say(command, "%d pods are to move: see `kubectl get podmoves -n %s`.\n", len(moves), c.namespace)
 	}
-	return awaitMoves(ctx, command, c.client, moves)
+	return awaitMoves(ctx, command, c.client, moves, flags.maxUnavailable)
+}
+
+// begin creates PodMoves that are not there yet, as long as no more than so many are not over. 0 is no limit.
+func begin(ctx context.Context, c client.Client, moves []*v1alpha1.PodMove, limit int) error {
+	under := 0
+	for _, m := range moves {
+		if m.Name != "" && !m.Status.Phase.IsOver() {
+			under++
+		}
+	}
+	for _, m := range moves {
+		if m.Name != "" || limit > 0 && under >= limit {
+			continue
+		}
+		if err := c.Create(ctx, m); err != nil {
+			return fmt.Errorf("move pod %s: %w", m.Spec.Pod.Name, err)
+		}
+		under++
+	}
+	return nil
 }
 
 // printMoves prints the PodMoves, each behind a comment that says what stands against it.
@@ -254,13 +285,17 @@ func ownerOfKind(kind string) (client.Object, **metav1.LabelSelector) {
 	}
 }
 
-// awaitMoves tells of each move what it comes to, and fails if one has failed.
-func awaitMoves(ctx context.Context, command *cobra.Command, c client.Client, moves []*v1alpha1.PodMove) error {
+// awaitMoves tells of each move what it comes to, begins those that are left as others end, and fails if one has failed.
+func awaitMoves(ctx context.Context, command *cobra.Command, c client.Client, moves []*v1alpha1.PodMove, limit int) error {
 	said, failed := map[string]string{}, 0 // name → message
 	err := install.Until(ctx, "the pods to move", func(ctx context.Context) (bool, error) {
 		left := 0
 		for _, m := range moves {
 			if m.Status.Phase.IsOver() {
+				continue
+			}
+			if m.Name == "" {
+				left++
 				continue
 			}
 			switch err := c.Get(ctx, client.ObjectKeyFromObject(m), m); {
@@ -284,7 +319,7 @@ func awaitMoves(ctx context.Context, command *cobra.Command, c client.Client, mo
 				left++
 			}
 		}
-		return left == 0, nil
+		return left == 0, begin(ctx, c, moves, limit)
 	})
 	if err != nil {
 		return err

@@ -104,6 +104,7 @@ func TestMoveCreatesPodMoves(t *testing.T) {
 		"what has not ended of a Job": {moveFlags{to: "worker-2"}, []string{"job/sums"}, []string{"sums-2 to worker-2"}, ""},
 		"a StatefulSet":               {moveFlags{to: "worker-2"}, []string{"sts/database"}, []string{"database-0 to worker-2"}, ""},
 		"a node is emptied":           {moveFlags{to: "hamburg", from: "worker-1"}, nil, []string{"tool to hanse-hamburg", "web-1 to hanse-hamburg"}, "Left out: Pods of a DaemonSet"},
+		"all that can move":           {moveFlags{to: "worker-2", all: true}, nil, []string{"database-0 to worker-2", "sums-2 to worker-2", "tool to worker-2", "web-1 to worker-2", "web-3 to worker-2"}, "Left out: Pods of a DaemonSet"},
 		"a Deployment leaves a node":  {moveFlags{to: "hamburg", from: "worker-3"}, []string{"deployment/web"}, []string{"web-3 to hanse-hamburg"}, ""},
 		"what is said to be a peer":   {moveFlags{to: "peer/both"}, []string{"tool"}, []string{"tool to hanse-both"}, ""},
 		"what is said to be a node":   {moveFlags{to: "node/both"}, []string{"tool"}, []string{"tool to both"}, ""},
@@ -134,6 +135,9 @@ func TestMoveRefusesWhatItCannotDo(t *testing.T) {
 		"nothing":                  {moveFlags{to: "hamburg"}, nil, "--from NODE"},
 		"to what there is not":     {moveFlags{to: "atlantis"}, []string{"tool"}, "no node and no peer atlantis"},
 		"to what is two things":    {moveFlags{to: "both"}, []string{"tool"}, "say node/both or peer/both"},
+		"all, and some":            {moveFlags{to: "hamburg", all: true}, []string{"tool"}, "--all"},
+		"less than nothing":        {moveFlags{to: "hamburg", maxUnavailable: -1}, []string{"tool"}, "at least 1"},
+		"to count without waiting": {moveFlags{to: "hamburg", maxUnavailable: 1}, []string{"tool"}, "--wait=false"},
 		"a pod that there is not":  {moveFlags{to: "hamburg"}, []string{"ghost"}, "ghost"},
 		"what is no pod":           {moveFlags{to: "hamburg"}, []string{"service/web"}, "only pods, Deployments"},
 		"a Deployment that is not": {moveFlags{to: "hamburg"}, []string{"deploy/ghost"}, "read ghost"},
@@ -158,6 +162,30 @@ func TestMoveTellsWhatComesOfIt(t *testing.T) {
 	w.manager = endsAs(v1alpha1.MoveFailed, v1alpha1.ReasonNodeFull, "no room")
 	if _, said, err := w.moves(t, waits, "tool"); err == nil || !strings.Contains(said, "tool: Failed: no room") || !strings.Contains(err.Error(), "1 of 1 pods have not moved") {
 		t.Errorf("%v, %s", err, said)
+	}
+}
+
+func TestNoMoreMoveAtATimeThanMayBeUnavailable(t *testing.T) {
+	moves := []*v1alpha1.PodMove{{}, {}, {}, {}}
+	for i := range moves {
+		moves[i].Namespace, moves[i].GenerateName = "shop", "m-"
+	}
+	w := moveWorld(t)
+	begun := func() (all int) {
+		if err := begin(t.Context(), w.client, moves, 2); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range moves {
+			if m.Name != "" {
+				all++
+			}
+		}
+		return all
+	}
+	first, again := begun(), begun()
+	moves[1].Status.Phase = v1alpha1.MoveFailed
+	if more := begun(); first != 2 || again != 2 || more != 3 {
+		t.Errorf("begun are %d, then %d, and %d when one is over", first, again, more)
 	}
 }
 
