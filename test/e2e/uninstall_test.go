@@ -12,12 +12,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
@@ -39,7 +41,7 @@ type inventory map[string]string
 
 // inventory lists every object of the cluster.
 func (c *cluster) inventory(ctx context.Context) (inventory, error) {
-	groups, err := discovery.NewDiscoveryClientForConfigOrDie(c.Config).ServerPreferredResources()
+	groups, err := c.groups(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +72,19 @@ func (c *cluster) inventory(ctx context.Context) (inventory, error) {
 		}
 	}
 	return found, nil
+}
+
+// groups are the groups of all kinds of the cluster. The API server learns those of metrics some seconds after they can be asked for.
+func (c *cluster) groups(ctx context.Context) (groups []*metav1.APIResourceList, err error) {
+	asked := discovery.NewDiscoveryClientForConfigOrDie(c.Config)
+	waitErr := wait.PollUntilContextTimeout(ctx, time.Second, time.Minute, true, func(context.Context) (bool, error) {
+		groups, err = asked.ServerPreferredResources()
+		return err == nil, nil
+	})
+	if waitErr != nil {
+		return nil, errors.Join(waitErr, err)
+	}
+	return groups, nil
 }
 
 // add notes an object, without what changes by itself.
