@@ -77,7 +77,11 @@ func (s *snapshotter) keep(ctx context.Context, content *snapshotv1.VolumeSnapsh
 		}
 		status.Error = reflection.SnapshotError(content, refusal.Error(), s.Clock.Now())
 	}
-	return reconcile.Result{RequeueAfter: lastRetry}, s.write(ctx, content, status)
+	result := reconcile.Result{}
+	if !*status.ReadyToUse {
+		result.RequeueAfter = lastRetry
+	}
+	return result, s.write(ctx, content, status)
 }
 
 // ask asks the peer to take the snapshot. The error may be a Refusal.
