@@ -239,8 +239,21 @@ func (c Cluster) await(ctx context.Context, what string, names []string, try fun
 	return explain(fmt.Errorf("wait for %s: %w", what, errors.Join(err, last)), parts)
 }
 
-// settle puts the first objects in place and waits until everything answers.
-func (c Cluster) settle(ctx context.Context, client *kube.Client) error {
+// apply puts objects in place, one after the other.
+func (c Cluster) apply(ctx context.Context, client *kube.Client, objects []kube.Object) error {
+	for _, object := range objects {
+		err := c.await(ctx, object.Path, []string{"apiserver"}, func(ctx context.Context) error {
+			return client.Apply(ctx, object.Path, object.Body)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// define puts definitions in place, and objects of their kinds.
+func (c Cluster) define(ctx context.Context, client *kube.Client) error {
 	for _, definition := range kube.Definitions(c.Cluster) {
 		text, err := os.ReadFile(definition.File)
 		if err != nil {
@@ -253,13 +266,17 @@ func (c Cluster) settle(ctx context.Context, client *kube.Client) error {
 			return err
 		}
 	}
-	for _, object := range kube.Base(c.Cluster) {
-		err := c.await(ctx, object.Path, []string{"apiserver"}, func(ctx context.Context) error {
-			return client.Apply(ctx, object.Path, object.Body)
-		})
-		if err != nil {
-			return err
-		}
+	return c.apply(ctx, client, kube.Defined(c.Cluster))
+}
+
+// settle puts the first objects in place and waits until everything answers. Rights come first: a component gives up that waits for its
+// own for too long.
+func (c Cluster) settle(ctx context.Context, client *kube.Client) error {
+	if err := c.apply(ctx, client, kube.Base(c.Cluster)); err != nil {
+		return err
+	}
+	if err := c.define(ctx, client); err != nil {
+		return err
 	}
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error {

@@ -119,7 +119,7 @@ func TestNodes(t *testing.T) {
 func TestBaseObjectsHaveTheirOwnNamesAtTheirPaths(t *testing.T) {
 	c := &plan.Cluster{Name: "a", Index: 1, Options: plan.DefaultOptions()}
 	c.Options.Metrics, c.Options.Snapshots, c.Options.Ingress, c.Options.Multicluster = true, true, true, true
-	for _, object := range append(Base(c), SimulatedNode(c, 7)) {
+	for _, object := range append(append(Base(c), Defined(c)...), SimulatedNode(c, 7)) {
 		metadata := object.Body["metadata"].(map[string]any)
 		name := strings.ReplaceAll(metadata["name"].(string), ":", "%3A")
 		if !strings.HasSuffix(strings.ReplaceAll(object.Path, ":", "%3A"), "/"+name) {

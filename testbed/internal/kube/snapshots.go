@@ -28,12 +28,9 @@ func Definitions(c *plan.Cluster) []Definition {
 	return definitions
 }
 
-// snapshots lists what lets the provisioner take snapshots of its volumes, the snapshot-controller bind them, and users name no class.
+// snapshots lists what lets the provisioner take snapshots of its volumes, and the snapshot-controller bind them.
 func snapshots() []Object {
-	const (
-		name           = "local"
-		controllerRole = "testbed:snapshot-controller"
-	)
+	const controllerRole = "testbed:snapshot-controller"
 	return []Object{
 		clusterRole("testbed:provisioner-snapshots",
 			rule(snapshotGroup, "get,list,watch,patch", "volumesnapshots"),
@@ -51,15 +48,23 @@ func snapshots() []Object {
 			rule(snapshotGroup, "get,list,watch,update,patch", "volumesnapshots"),
 			rule(snapshotGroup, "update,patch", "volumesnapshots/status")),
 		clusterRoleBinding(controllerRole, controllerRole, "system:snapshot-controller"),
-		{
-			Path: "/apis/" + snapshotGroup + "/v1/volumesnapshotclasses/" + name,
-			Body: object{
-				"apiVersion": snapshotGroup + "/v1", "kind": "VolumeSnapshotClass",
-				"metadata": object{
-					"name": name, "annotations": object{"snapshot.storage.kubernetes.io/is-default-class": "true"},
-				},
-				"driver": driver, "deletionPolicy": "Delete",
-			},
-		},
 	}
+}
+
+// Defined lists the objects of kinds that Definitions defines: the class of snapshots whose name users may leave out.
+func Defined(c *plan.Cluster) []Object {
+	if !c.HasSnapshots() {
+		return nil
+	}
+	const name = "local"
+	return []Object{{
+		Path: "/apis/" + snapshotGroup + "/v1/volumesnapshotclasses/" + name,
+		Body: object{
+			"apiVersion": snapshotGroup + "/v1", "kind": "VolumeSnapshotClass",
+			"metadata": object{
+				"name": name, "annotations": object{"snapshot.storage.kubernetes.io/is-default-class": "true"},
+			},
+			"driver": driver, "deletionPolicy": "Delete",
+		},
+	}}
 }
