@@ -82,7 +82,7 @@ func (c *cluster) virtual(ctx context.Context, provider *cluster) (*corev1.Node,
 
 func isOpen(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
-		if taint.Key == v1alpha1.TaintWithdrawn {
+		if taint.Key == v1alpha1.TaintWithdrawn || taint.Key == corev1.TaintNodeNotReady {
 			return false
 		}
 	}

@@ -233,6 +233,7 @@ func TestHomeDeletionDeletesRemote(t *testing.T) {
 
 func TestNamespaceNotOffloaded(t *testing.T) {
 	shared(t)
+	lubeck.awaitOpen(t, hamburg) // a scheduler that has looked before may look again five minutes later
 	ns := lubeck.namespace(t)
 	pod := shellPod(ns, "lost", forever)
 	pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: "hamburg"}
