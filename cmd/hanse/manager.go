@@ -360,8 +360,7 @@ func (f *managerFlags) addReflector(mgr manager.Manager, links *peers.Links) err
 func (f *managerFlags) addVolumes(mgr manager.Manager, links *peers.Links) error {
 	return volumes.SetupWithManager(mgr, volumes.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Events: mgr.GetEventRecorder("hanse-volumes"),
-		Namespace: f.server.namespace,
-		Tell:      f.remote.Tell, Clock: f.clock,
+		Namespace: f.server.namespace, Tell: f.remote.Tell, Clock: f.clock,
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,3 +42,6 @@ func Later(delay time.Duration, of handler.MapFunc) handler.EventHandler {
 		},
 	}
 }
+
+// IsEnding says whether the API server refused to create something since its namespace is being deleted.
+func IsEnding(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }

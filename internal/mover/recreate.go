@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/move"
 )
 
@@ -36,7 +36,7 @@ func (m *Mover) recreate(ctx context.Context, w *work) (time.Duration, error) {
 	w.cause = move.Cause{Reason: v1alpha1.ReasonCopyRefused, Message: "The pod was refused: " + short(err.Error())}
 	since, isRefusal := move.RefusedSince(w.Move), apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 	switch {
-	case isEnding(err), isRefusal && !since.IsZero() && m.now().Sub(since.Time) >= move.RefusedFor:
+	case local.IsEnding(err), isRefusal && !since.IsZero() && m.now().Sub(since.Time) >= move.RefusedFor:
 		return m.abort(ctx, w)
 	case isRefusal && since.IsZero():
 		w.did(v1alpha1.MoveCopyRefused, m.now())
@@ -61,11 +61,8 @@ func (m *Mover) restore(ctx context.Context, w *work) (time.Duration, error) {
 	m.set(w, v1alpha1.ConditionRestored, metav1.ConditionFalse, move.Cause{
 		Reason: v1alpha1.ReasonCopyRefused, Message: "The pod was refused: " + short(err.Error()),
 	})
-	if isEnding(err) {
+	if local.IsEnding(err) {
 		return m.fail(ctx, w)
 	}
 	return lookAgain, m.store(ctx, w)
 }
-
-// isEnding says whether nothing is created any more since the namespace is being deleted.
-func isEnding(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }

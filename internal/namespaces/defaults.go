@@ -92,7 +92,7 @@ func (s *spaces) create(ctx context.Context, namespace string, wanted *v1alpha1.
 		},
 		Spec: *wanted.DeepCopy(),
 	}, fieldOwner)
-	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) || local.IsEnding(err) {
 		return nil // the cache is behind, and wakes us when it is not
 	}
 	return err

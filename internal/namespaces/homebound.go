@@ -93,7 +93,7 @@ func (h *homebound) tell(ctx context.Context, pod *corev1.Pod, cause string) err
 	}
 	err := h.Client.Create(ctx, event)
 	// A namespace that is being deleted takes no new objects.
-	if err == nil || apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if err == nil || apierrors.IsAlreadyExists(err) || local.IsEnding(err) {
 		return nil
 	}
 	return fmt.Errorf("create event on pod %s: %w", client.ObjectKeyFromObject(pod), err)

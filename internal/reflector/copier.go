@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
@@ -187,7 +188,7 @@ func outcome(failed []error, unanswered error) (again reconcile.Result, err erro
 		return reconcile.Result{RequeueAfter: busy.After}, nil
 	}
 	for i := range failed {
-		if isOfEnd(failed[i]) {
+		if local.IsEnding(failed[i]) {
 			again.RequeueAfter, failed[i] = lastRetry, nil
 		}
 	}

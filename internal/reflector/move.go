@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/reflection"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
@@ -104,7 +105,7 @@ func (c *copier) wrote(ctx context.Context, m move, verb reflection.Verb, err er
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		return nil // the mirror is behind
-	case isOfEnd(err): // which the mapping tells too
+	case local.IsEnding(err): // which the mapping tells too
 	case verb != reflection.Delete && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
 		c.refuse(ctx, m, "the peer does not take it: "+err.Error())
 	case err == nil:
@@ -223,9 +224,6 @@ func (c *copier) tell(ctx context.Context, m move, said message) {
 		m.talk.say(said)
 	}
 }
-
-// isOfEnd says whether the peer's API server refused a write because the twin is being deleted.
-func isOfEnd(err error) bool { return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) }
 
 // isAnswer says whether the error is what an API server has answered.
 func isAnswer(err error) bool {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/reflection"
@@ -130,7 +131,7 @@ func (t *tokens) act(ctx context.Context, m tokenMove) (reconcile.Result, error)
 	switch {
 	case errors.As(err, &busy):
 		return reconcile.Result{RequeueAfter: busy.After}, nil
-	case isOfEnd(err):
+	case local.IsEnding(err):
 		return reconcile.Result{RequeueAfter: lastRetry}, nil
 	case err == nil || m.verb == reflection.Delete:
 		return reconcile.Result{}, err

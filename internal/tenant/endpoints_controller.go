@@ -110,7 +110,7 @@ func (r *endpointsReconciler) observe(ctx context.Context, request reconcile.Req
 // the twin is about to go.
 func whyRefused(err error) string {
 	why, refused := refusalOf(err)
-	if !refused || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if !refused || local.IsEnding(err) {
 		return ""
 	}
 	return "this cluster does not take the EndpointSlice: " + why

@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/fault"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
@@ -225,7 +226,7 @@ func (r *shadowPodReconciler) make(ctx context.Context, seen *observation, next 
 func (r *shadowPodReconciler) refused(seen *observation, next *decision, err error) {
 	lasting := true
 	switch reason, message := quotaRefusal(err); {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case local.IsEnding(err):
 		next.giveUp(seen, v1alpha1.ReasonNamespaceTerminating, "The twin namespace is being deleted")
 	case apierrors.IsInvalid(err):
 		next.giveUp(seen, v1alpha1.ReasonPodRefused, err.Error())
