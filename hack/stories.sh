@@ -5,6 +5,7 @@
 # processor. Whoever is done first tells those of the market on four clusters, and whoever is done then takes its part of the
 # row that is left, on other clusters. RUN selects stories by name (a regular expression): only what these need is built and started.
 # KEEP=1 keeps the clusters for the next call. KUBERNETES=v1.36.3 has lubeck and hamburg of the phases shared and alone in that version.
+# What the stories that failed said last is also written to the file FAILURES.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export HANSE_E2E=1
@@ -93,13 +94,21 @@ start_dual() {
 		"${testbed[@]}" load bin/hanse.tar stade stralsund
 }
 
+# without_skipped leaves out the stories of other phases.
+without_skipped() {
+	awk '/^=== RUN/ { run = $0; next }
+		/^    [a-z_]+_test\.go:[0-9]+: needs: / || /^--- SKIP: / { run = ""; next }
+		run != "" { print run; run = "" }
+		{ print; fflush() }'
+}
+
 # tell runs the stories of one phase: tell PHASE STATE [FLAG...]
 tell() {
 	local start=$SECONDS code=0 phase=$1 bed=$2
 	shift 2
 	echo "== stories: $phase in ${bed##*/}"
 	(cd test/e2e && HANSE_TESTBED_STATE=$bed ../../bin/e2e.test -phase "$phase" "$@" -test.v -test.timeout 40m -test.parallel 8 -test.run "${RUN:-.}") |
-		tee -a "$told" || code=$?
+		tee -a "$told" | without_skipped || code=$?
 	echo "== stories: $phase in ${bed##*/} took $((SECONDS - start)) s"
 	return "$code"
 }
@@ -176,7 +185,8 @@ if [ "$status" != 0 ]; then
 	echo '== what the stories that failed said last'
 	awk '/^=== (NAME|RUN|CONT)/ { story = $3 }
 		/^    [a-z_]+_test\.go:[0-9]+: / && !/: waited / { said[story] = said[story] substr($0, 1, 500) "\n" }
-		/^--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 12 ? n - 12 : 1; i < n; i++) print $3 lines[i] }' "$told"
+		/^ *--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 12 ? n - 12 : 1; i < n; i++) print $3 lines[i] }' "$told" |
+		tee "${FAILURES:-/dev/null}"
 fi
 echo '== the longest stories, in seconds'
 sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p

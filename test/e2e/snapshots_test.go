@@ -34,6 +34,7 @@ func TestVolumeBeginsWithSnapshot(t *testing.T) {
 		ObjectMeta: named(ns), Driver: v1alpha1.VolumesDriver, DeletionPolicy: snapshotv1.VolumeSnapshotContentDelete,
 	}
 	lubeck.create(t, snapshotClass)
+	t.Cleanup(func() { lubeck.deleteAndWait(t, snapshotClass) }) // no namespace takes it along
 	monday := &snapshotv1.VolumeSnapshot{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "monday"},
 		Spec: snapshotv1.VolumeSnapshotSpec{
