@@ -259,7 +259,8 @@ func (in *intruder) expectClaimsRefused(ctx context.Context, t *testing.T) {
 	in.lendLittle(t)
 	for name, more := range map[string]map[string]any{
 		"not-lent": {"storageClass": "story-own"}, "huge": {"storageClass": "story-lent", "storage": "1e30"},
-		"a-copy": {"storageClass": "story-lent", "volumeName": "theirs", "dataSource": map[string]any{"kind": "PersistentVolumeClaim", "name": "theirs"}},
+		"others-snapshot": {"storageClass": "story-lent", "dataSource": "theirs"}, "no-snapshot": {"storageClass": "story-lent", "dataSource": "huge"},
+		"a-copy": {"storageClass": "story-lent", "volumeName": "theirs", "dataSourceRef": map[string]any{"kind": "PersistentVolumeClaim", "name": "theirs"}},
 	} {
 		if err := in.Create(ctx, in.claim(name, more)); err != nil {
 			t.Fatal(err)
@@ -279,7 +280,7 @@ func (in *intruder) isNoCopy(ctx context.Context, t *testing.T, key types.Namesp
 	t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
 	err := in.at.Get(ctx, key, claim)
-	if err == nil && (claim.Spec.VolumeName != "" || claim.Spec.DataSource != nil) {
+	if err == nil && (claim.Spec.VolumeName != "" || claim.Spec.DataSourceRef != nil) {
 		t.Errorf("it got %v", claim.Spec)
 	}
 	return err
