@@ -233,11 +233,12 @@ func TestHomeDeletionDeletesRemote(t *testing.T) {
 
 func TestNamespaceNotOffloaded(t *testing.T) {
 	shared(t)
-	lubeck.awaitOpen(t, hamburg) // a scheduler that has looked before may look again five minutes later
 	ns := lubeck.namespace(t)
 	pod := shellPod(ns, "lost", forever)
 	pod.Spec.NodeSelector = map[string]string{v1alpha1.LabelPeer: "hamburg"}
-	pod.Spec.Tolerations = []corev1.Toleration{{Key: v1alpha1.TaintVirtualNode, Operator: corev1.TolerationOpExists}}
+	for _, taint := range []string{v1alpha1.TaintVirtualNode, v1alpha1.TaintFull} { // the latter is there while other stories' pods are
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: taint, Operator: corev1.TolerationOpExists})
+	}
 	lubeck.create(t, pod)
 	eventually(t, "the pod says why it does not run", func(ctx context.Context) error {
 		seen, err := lubeck.pod(ctx, ns, "lost")
