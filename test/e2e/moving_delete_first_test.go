@@ -76,10 +76,10 @@ func TestPodsKeepTheirNames(t *testing.T) {
 	lubeck.create(t, stuck)
 
 	if toolbox.Spec.NodeName != home {
-		toolbox = *lubeck.keepsName(t, lubeck.moves(t, &toolbox, v1alpha1.MoveDestination{Node: home}, time.Minute), home)
+		toolbox = *lubeck.keepsName(t, lubeck.moves(t, &toolbox, v1alpha1.MoveDestination{Node: home}, waitTimeout), home)
 	}
 	lubeck.awaitsQuotaOf(ctx, t, full)
-	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, time.Minute), away)
+	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, waitTimeout), away)
 	expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
 	if out, err := lubeck.Hanse(ctx, "move", "-n", full, "toolbox", "--to", home, "--method", "DeleteFirst"); err != nil || !strings.Contains(out, "1 pods have moved") {
 		t.Fatal(err, out)
@@ -103,7 +103,7 @@ func (c *cluster) losesQuota(t *testing.T, pod *corev1.Pod, quota *corev1.Resour
 	}
 	c.awaitsQuotaOf(t.Context(), t, pod.Namespace)
 	patch(pod, `{"metadata":{"finalizers":["hanse.test/hold"]}}`)
-	wanted := c.moves(t, pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+	wanted := c.moves(t, pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
 	eventually(t, "the pod ends", func(ctx context.Context) error {
 		now, err := c.pod(ctx, pod.Namespace, pod.Name)
 		if err == nil && now.DeletionTimestamp == nil {

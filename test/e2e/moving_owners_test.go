@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +56,7 @@ func TestPodsOfEachOwnerMove(t *testing.T) {
 
 	moves := map[string]*v1alpha1.PodMove{}
 	for app, pod := range pods {
-		moves[app] = lubeck.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+		moves[app] = lubeck.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
 	}
 	for app, move := range moves {
 		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
