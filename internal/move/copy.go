@@ -38,7 +38,7 @@ func Copy(m *v1alpha1.PodMove, original *corev1.Pod, owner *Owner, services []co
 	pod := again(original)
 	if owner != nil {
 		template := owner.Template.DeepCopy()
-		pod.Labels, pod.Annotations, pod.Spec = template.Labels, template.Annotations, template.Spec
+		pod.Labels, pod.Annotations, pod.Finalizers, pod.Spec = template.Labels, template.Annotations, template.Finalizers, template.Spec
 		keepSizes(pod.Spec.Containers, original.Spec.Containers)
 		delete(pod.Labels, HiddenLabel(owner.Selector, pod.Labels, services))
 		pod.Name = CopyName(m, &owner.MoveOwner)

@@ -57,12 +57,14 @@ func toNode(name string) *corev1.NodeSelector {
 
 func TestCopyOfAnOwnedPod(t *testing.T) {
 	m := moving(v1alpha1.MoveCopying)
-	original := runningPod("original")
+	original := runningPod("original", func(p *corev1.Pod) { p.Finalizers = []string{"example.org/of-one"} })
 	original.Spec.Containers = []corev1.Container{{Name: "main", Image: "web:1", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}, // resized in place
 	}}}
 	template := &corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", "pod-template-hash": "1"}, Annotations: map[string]string{"note": "x"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: map[string]string{"app": "web", "pod-template-hash": "1"}, Annotations: map[string]string{"note": "x"}, Finalizers: []string{"example.org/each"},
+		},
 		Spec:       corev1.PodSpec{SchedulerName: "mine", Containers: []corev1.Container{{Name: "main", Image: "web:1"}}},
 	}
 	owner := &Owner{MoveOwner: setOwner, Template: template, Selector: selector(t, "app=web,pod-template-hash=1")}
@@ -72,6 +74,7 @@ func TestCopyOfAnOwnedPod(t *testing.T) {
 			Namespace: "shop", Name: CopyName(m, &setOwner),
 			Labels:          map[string]string{"app": "web"},
 			Annotations:     map[string]string{"note": "x", v1alpha1.AnnotationMove: "move"},
+			Finalizers:      []string{"example.org/each"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "hanse.dev/v1alpha1", Kind: "PodMove", Name: "away", UID: "move"}},
 		},
 		Spec: corev1.PodSpec{

@@ -109,7 +109,7 @@ func (s *Observed) recreate(now time.Time) Step {
 	case isThere(s.Original):
 		return Step{Do: Evict}
 	case s.Original != nil:
-		return Step{Do: Wait, After: s.left(now), Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for pod %s to end", pod)}}
+		return Step{Do: Wait, After: s.left(now), Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for pod %s to be gone%s", pod, heldBy(s.Original))}}
 	case s.Copy == nil:
 		return Step{Do: Recreate}
 	case !s.HandedOver():

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -109,7 +110,7 @@ func (s *Observed) steer(now time.Time) Step {
 	if cause := s.troubleOfSteering(now); cause != nil {
 		return Step{Do: Abort, Cause: *cause}
 	}
-	waiting := Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for %s %s to make a pod in the place of %s", s.Owner.Kind, s.Owner.Name, s.Move.Spec.Pod.Name)}
+	waiting := Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Waiting for %s %s to make a pod in the place of %s%s", s.Owner.Kind, s.Owner.Name, s.Move.Spec.Pod.Name, s.heldName())}
 	switch {
 	case s.Copy != nil:
 		return Step{Do: Steer, Cause: Cause{v1alpha1.ReasonMoving, fmt.Sprintf("Pod %s is sent to its destination", s.Copy.Name)}}
@@ -141,6 +142,22 @@ func (s *Observed) troubleOfSteering(now time.Time) *Cause {
 		return &Cause{v1alpha1.ReasonNotGated, fmt.Sprintf("The API server has put no gate on %s, which runs where the scheduler puts it", elsewhere.Name)}
 	}
 	return nil
+}
+
+// heldName says what keeps a StatefulSet from using the name of the original again. Other owners make a pod of another name meanwhile.
+func (s *Observed) heldName() string {
+	if s.Owner.Kind != "StatefulSet" || s.Original == nil {
+		return ""
+	}
+	return heldBy(s.Original)
+}
+
+// heldBy names the finalizers that keep a pod in existence whose containers have ended, or is "".
+func heldBy(pod *corev1.Pod) string {
+	if len(pod.Finalizers) == 0 || pod.DeletionTimestamp == nil || ptr.Deref(pod.DeletionGracePeriodSeconds, 1) > 0 {
+		return ""
+	}
+	return ", which has ended but is held by finalizers: " + strings.Join(pod.Finalizers, ", ")
 }
 
 // lastWords says what was waited for in vain.

@@ -1,6 +1,7 @@
 package move
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -200,6 +201,36 @@ func TestOnlyThePodInThePlaceOfTheOriginalIsAwaited(t *testing.T) {
 				t.Errorf("got %t", got)
 			}
 		})
+	}
+}
+
+// What keeps the original in existence is said, with its name, as long as something waits for that.
+func TestFinalizersOfOthersAreNamed(t *testing.T) {
+	const says = "held by finalizers: example.org/hold, example.org/other"
+	ends := func(p *corev1.Pod) {
+		ending(p)
+		p.Finalizers, p.DeletionGracePeriodSeconds = []string{"example.org/hold", "example.org/other"}, ptr.To[int64](30)
+	}
+	held := func(p *corev1.Pod) { ends(p); *p.DeletionGracePeriodSeconds = 0 }
+	ofStatefulSet := func(s *Observed) { s.Owner.Kind = "StatefulSet" }
+	for name, test := range map[string]struct {
+		seen Observed
+		says bool
+	}{
+		"a StatefulSet waits for the name":    {steering(v1alpha1.MoveSteering, armed, theOriginal(held), ofStatefulSet), true},
+		"but not for them as long as it ends": {steering(v1alpha1.MoveSteering, armed, theOriginal(ends), ofStatefulSet), false},
+		"a ReplicaSet does not":               {steering(v1alpha1.MoveSteering, armed, theOriginal(held)), false},
+		"a pod that keeps its name":           {recreation(v1alpha1.MoveRecreating, untouched(held)), true},
+		"as long as it ends":                  {recreation(v1alpha1.MoveRecreating, untouched(ends)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Next(test.seen, noon); got.Do != Wait || strings.HasSuffix(got.Cause.Message, says) != test.says {
+				t.Errorf("got %s: %s", got.Do, got.Cause.Message)
+			}
+		})
+	}
+	if got := Next(world(v1alpha1.MoveHandingOver, theOriginal(held), copied(handedOver, adopted, settled)), noon); got.Do != Succeed {
+		t.Errorf("a copy that has taken over waits: %s", got.Do)
 	}
 }
 
