@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
@@ -192,7 +193,7 @@ func (s *snapshot) checkNode(node *corev1.Node) []finding {
 		return about.warning(refusal(node), "kubectl hanse explain pod NAME says what helps")
 	case closed == nil:
 		return about.ok("ready")
-	case !isNodeReady(node):
+	case !exchange.IsReady(node):
 		return about.failed("it is not ready: "+closed.Message, "see the conditions of its Peer, and whether hanse-kubelet runs")
 	default:
 		return about.warning("it takes no new pods: "+closed.Message, closed.Fix)
@@ -390,7 +391,7 @@ func (c *checker) certificate(ctx context.Context, about subject, s *snapshot) [
 	}
 	const fix = "mount a certificate of the address POD_IP that the authority of the API server's " + authorityFlag +
 		" has signed, and name it in kubelet.extraArgs: " + certificateFlag + ", --tls-private-key-file"
-	node, err := find(s.nodes.Items, func(n *corev1.Node) bool { return isVirtualNode(n) && isNodeReady(n) }), error(nil)
+	node, err := find(s.nodes.Items, func(n *corev1.Node) bool { return isVirtualNode(n) && exchange.IsReady(n) }), error(nil)
 	if node != nil {
 		err = c.reach(ctx, node.Name)
 	}

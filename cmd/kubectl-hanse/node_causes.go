@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 // nodeFacts is what there is about a virtual node that is there or should be. What does not exist, or must not be seen, is nil.
@@ -105,7 +106,7 @@ func strangerCause(f nodeFacts) []podProblem {
 
 // cutOffCause tells of a provider that does not answer, or cannot be asked. hanse-kubelet says which, if it runs.
 func cutOffCause(f nodeFacts) []podProblem {
-	if f.node == nil || isNodeReady(f.node) {
+	if f.node == nil || exchange.IsReady(f.node) {
 		return nil
 	}
 	why, fix := "the peer does not answer, or hanse-kubelet does not run", "kubectl hanse check says which"

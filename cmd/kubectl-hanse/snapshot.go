@@ -358,12 +358,6 @@ func readyOf(conditions []metav1.Condition) metav1.Condition {
 	return metav1.Condition{Reason: v1alpha1.ReasonPending, Message: "Hanse has not looked at it yet"}
 }
 
-func isNodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // unplaced is why no cluster was chosen for the new pods of a namespace, if so.
 func unplaced(o *v1alpha1.NamespaceOffloading) string {
 	placed := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionPlaced)

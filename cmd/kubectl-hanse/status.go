@@ -205,7 +205,7 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 		status.Access, status.Limits = peer.Access(), peer.Spec.Limits
 	}
 	if node := s.node(v1alpha1.VirtualNodeName(peer.Name)); node != nil {
-		status.Node = nodeStatus{Name: node.Name, Ready: isNodeReady(node), Pods: len(s.podsOn(node.Name))}
+		status.Node = nodeStatus{Name: node.Name, Ready: exchange.IsReady(node), Pods: len(s.podsOn(node.Name))}
 		if closed := s.nodeFactsOf(node.Name).closed(); closed != nil {
 			status.Node.Closed = closed.Message
 		}

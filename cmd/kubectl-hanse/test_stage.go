@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/install"
 	"github.com/hanse-dev/hanse/internal/netprobe"
 )
@@ -171,7 +172,7 @@ func (s *stage) setHome(ctx context.Context, namespace string, plan stagePlan) e
 // nodesToTry names the hosts of this cluster's own nodes that are Ready, the first few of many.
 func (s *snapshot) nodesToTry() []string {
 	hosts := namesOf(s.nodes.Items, func(n *corev1.Node) string {
-		if n.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode || n.Spec.Unschedulable || !isNodeReady(n) {
+		if n.Labels[v1alpha1.LabelType] == v1alpha1.TypeVirtualNode || n.Spec.Unschedulable || !exchange.IsReady(n) {
 			return ""
 		}
 		return n.Labels[corev1.LabelHostname]

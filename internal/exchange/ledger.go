@@ -150,10 +150,11 @@ func physical(node *corev1.Node) bool {
 
 // schedulable reports whether a peer's pod could be placed on the node. Peers' pods tolerate no taint.
 func schedulable(node *corev1.Node) bool {
-	return physical(node) && !node.Spec.Unschedulable && ready(node) && !slices.ContainsFunc(node.Spec.Taints, keepsOff)
+	return physical(node) && !node.Spec.Unschedulable && IsReady(node) && !slices.ContainsFunc(node.Spec.Taints, keepsOff)
 }
 
-func ready(node *corev1.Node) bool {
+// IsReady says whether the node is Ready.
+func IsReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})

@@ -119,9 +119,7 @@ func (f placeFacts) hasPlaceFor(pod *corev1.Pod) bool {
 }
 
 func takesPodsNow(node *corev1.Node) bool {
-	return offload.TakesPods(node) && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	return offload.TakesPods(node) && exchange.IsReady(node)
 }
 
 // isMadeAgain reports whether the pod runs, and is made again when it goes: by its controller, or by a PodMove. To move any other is its

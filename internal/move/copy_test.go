@@ -65,7 +65,7 @@ func TestCopyOfAnOwnedPod(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{"app": "web", "pod-template-hash": "1"}, Annotations: map[string]string{"note": "x"}, Finalizers: []string{"example.org/each"},
 		},
-		Spec:       corev1.PodSpec{SchedulerName: "mine", Containers: []corev1.Container{{Name: "main", Image: "web:1"}}},
+		Spec: corev1.PodSpec{SchedulerName: "mine", Containers: []corev1.Container{{Name: "main", Image: "web:1"}}},
 	}
 	owner := &Owner{MoveOwner: setOwner, Template: template, Selector: selector(t, "app=web,pod-template-hash=1")}
 	before := template.DeepCopy()

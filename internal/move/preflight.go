@@ -40,6 +40,7 @@ type Place struct {
 // Node is a node, with what pods there ask for together.
 type Node struct {
 	*corev1.Node
+	Ready bool
 	Asked corev1.ResourceList
 }
 
@@ -193,7 +194,7 @@ func checkNode(m *v1alpha1.PodMove, pod *corev1.Pod, node Node, place Place) []C
 	add := func(reason, format string, values ...any) {
 		found = append(found, Cause{reason, fmt.Sprintf(format, values...)})
 	}
-	if !isNodeReady(node.Node) {
+	if !node.Ready {
 		add(v1alpha1.ReasonNodeNotReady, "Node %s is not Ready", node.Name)
 	}
 	byScheduler := m.Spec.Bind != v1alpha1.BindAtCreation
@@ -229,12 +230,6 @@ func repels(node *corev1.Node, pod *corev1.Pod, byScheduler bool) *corev1.Taint 
 		return nil
 	}
 	return &taint
-}
-
-func isNodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // notOffloaded says why new pods of the namespace do not get onto a node of that kind.

@@ -22,8 +22,7 @@ func amounts(cpu, pods string) corev1.ResourceList {
 func readyNode(name string) Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": "a"}}}
 	node.Status.Allocatable = amounts("4", "10")
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	return Node{Node: node, Asked: amounts("2", "3")}
+	return Node{Node: node, Ready: true, Asked: amounts("2", "3")}
 }
 
 // trip is a move to node there, against which nothing stands.
@@ -148,7 +147,7 @@ func TestPreflight(t *testing.T) {
 
 		"there is no such node":                    {change: func(p *trip) { p.place.Nodes = nil }, want: []string{v1alpha1.ReasonNodeNotFound}},
 		"the pod is there already":                 {change: func(p *trip) { p.original.Spec.NodeName = "there" }, want: []string{v1alpha1.ReasonAlreadyThere}},
-		"a node that is not Ready":                 {change: func(p *trip) { p.node().Status.Conditions = nil }, want: []string{v1alpha1.ReasonNodeNotReady}},
+		"a node that is not Ready":                 {change: func(p *trip) { p.place.Nodes[0].Ready = false }, want: []string{v1alpha1.ReasonNodeNotReady}},
 		"a cordoned node":                          {change: func(p *trip) { p.node().Spec.Unschedulable = true }, want: []string{v1alpha1.ReasonNodeClosed}},
 		"past the scheduler, which would not care": {change: func(p *trip) { p.node().Spec.Unschedulable, p.move.Spec.Bind = true, v1alpha1.BindAtCreation }},
 		"a tainted node": {change: func(p *trip) {
@@ -177,7 +176,7 @@ func TestPreflight(t *testing.T) {
 		"all nodes have their causes": {change: func(p *trip) {
 			p.place.Nodes = append(p.place.Nodes, readyNode("other"))
 			p.node().Spec.Unschedulable = true
-			p.place.Nodes[1].Status.Conditions = nil
+			p.place.Nodes[1].Ready = false
 		}, want: []string{v1alpha1.ReasonNodeClosed, v1alpha1.ReasonNodeNotReady}},
 
 		"to a peer from a namespace that is not offloaded": {change: func(p *trip) { p.becomesVirtual() }, want: []string{v1alpha1.ReasonNotOffloaded}},

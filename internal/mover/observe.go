@@ -21,11 +21,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
-// seen is what is observed, with what only the first steps need.
-type seen struct {
-	move.Observed
-	named metav1.OwnerReference // the controller that the original names, "" without one
-}
+// seen is what is observed.
+type seen struct{ move.Observed }
 
 // observe returns nil if there is no such move.
 func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error) {
@@ -47,9 +44,6 @@ func (m *Mover) observe(ctx context.Context, key client.ObjectKey) (*seen, error
 	}
 	if s.hasBegun() {
 		return s, errors.Join(m.observeCopy(ctx, s), m.observeOwner(ctx, s))
-	}
-	if named := s.controller(); named != nil {
-		s.named = *named
 	}
 	if s.Waits, err = m.waits(ctx, s, notOlderThan(pm.ResourceVersion)); err != nil || s.Waits {
 		return s, err
@@ -102,8 +96,7 @@ func (m *Mover) observeOwner(ctx context.Context, s *seen) error {
 	if named == nil {
 		return nil
 	}
-	s.named = *named
-	owner, err := m.owner(ctx, s)
+	owner, err := m.owner(ctx, s, named)
 	if err != nil || owner == nil {
 		return err
 	}
@@ -197,9 +190,10 @@ func (m *Mover) waits(ctx context.Context, s *seen, options ...client.ListOption
 	if err := m.Live.List(ctx, moves, append(options, client.InNamespace(s.Move.Namespace))...); err != nil {
 		return false, fmt.Errorf("list moves: %w", err)
 	}
+	named := s.controller()
 	for i := range moves.Items {
 		other := &moves.Items[i]
-		ofOwner := other.Status.Owner != nil && s.named.UID != "" && other.Status.Owner.UID == s.named.UID
+		ofOwner := other.Status.Owner != nil && named != nil && other.Status.Owner.UID == named.UID
 		if other.UID == s.Move.UID || other.Status.Phase == "" || other.Status.Phase.IsOver() || !ofOwner && other.Spec.Pod.UID != s.Move.Spec.Pod.UID {
 			continue
 		}
@@ -223,8 +217,8 @@ func (m *Mover) preflight(ctx context.Context, s *seen) error {
 		s.Findings = []move.Cause{*cause}
 		return nil
 	}
-	if s.named.UID != "" && s.Owner == nil {
-		s.Findings = []move.Cause{{Reason: v1alpha1.ReasonOwnerLost, Message: fmt.Sprintf("%s %s is gone, or being deleted", s.named.Kind, s.named.Name)}}
+	if named := s.controller(); named != nil && s.Owner == nil {
+		s.Findings = []move.Cause{{Reason: v1alpha1.ReasonOwnerLost, Message: fmt.Sprintf("%s %s is gone, or being deleted", named.Kind, named.Name)}}
 		return nil
 	}
 	place, err := m.place(ctx, s)
@@ -270,7 +264,7 @@ func (m *Mover) nodes(ctx context.Context, to v1alpha1.MoveDestination) ([]move.
 	for i := range all.Items {
 		if node := &all.Items[i]; move.Selects(to, node) {
 			asked[node.Name] = corev1.ResourceList{}
-			found = append(found, move.Node{Node: node, Asked: asked[node.Name]})
+			found = append(found, move.Node{Node: node, Ready: exchange.IsReady(node), Asked: asked[node.Name]})
 		}
 	}
 	for i := range pods.Items {

@@ -21,10 +21,10 @@ import (
 const revision = "deployment.kubernetes.io/revision"
 
 // owner returns nil if it is gone or going. Of kinds that are not Kubernetes' own nothing is known but the pods.
-func (m *Mover) owner(ctx context.Context, s *seen) (*move.Owner, error) {
-	key := client.ObjectKey{Namespace: s.Move.Namespace, Name: s.named.Name}
-	owner := &move.Owner{MoveOwner: *noted(&s.named), Selector: labels.Everything()}
-	switch s.named.APIVersion + " " + s.named.Kind {
+func (m *Mover) owner(ctx context.Context, s *seen, named *metav1.OwnerReference) (*move.Owner, error) {
+	key := client.ObjectKey{Namespace: s.Move.Namespace, Name: named.Name}
+	owner := &move.Owner{MoveOwner: *noted(named), Selector: labels.Everything()}
+	switch named.APIVersion + " " + named.Kind {
 	case "apps/v1 ReplicaSet":
 		return m.replicaSet(ctx, key, owner)
 	case "apps/v1 StatefulSet":

@@ -51,8 +51,8 @@ func (w *work) did(action v1alpha1.MoveAction, at time.Time) {
 // note puts down which pod moves, and whose it is.
 func (w *work) note() {
 	w.status.Method = w.Method
-	if w.named.UID != "" {
-		w.status.Owner = noted(&w.named)
+	if named := w.controller(); named != nil {
+		w.status.Owner = noted(named)
 	}
 	if w.Original != nil {
 		w.status.Original = party(w.Original)
