@@ -20,25 +20,25 @@ import (
 	"github.com/hanse-dev/hanse/internal/tenant"
 )
 
-// garbageEach is how many objects of each of the four kinds are made and deleted. HANSE_GARBAGE sets it: 2500 makes 10,000 objects.
-func garbageEach(t *testing.T) int {
+// fromEnvironment returns the number that the environment variable has, or else the usual one.
+func fromEnvironment(t *testing.T, variable string, usual int) int {
 	t.Helper()
-	set := os.Getenv("HANSE_GARBAGE")
+	set := os.Getenv(variable)
 	if set == "" {
-		return 100
+		return usual
 	}
-	each, err := strconv.Atoi(set)
+	number, err := strconv.Atoi(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return each
+	return number
 }
 
 // Many objects are reflected and deleted again. Nothing that tells of them is left at the provider, and home's manager runs no more
-// goroutines after the second time than after the first.
+// goroutines after the second time than after the first. HANSE_GARBAGE sets how many of each of the four kinds: 2500 makes 10,000 objects.
 func TestGarbage(t *testing.T) {
 	ctx := network(t)
-	each := garbageEach(t)
+	each := fromEnvironment(t, "HANSE_GARBAGE", 100)
 	var after []int
 	for round := range 2 {
 		ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)

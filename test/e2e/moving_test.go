@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,33 +75,63 @@ func (c *cluster) hasMoved(t *testing.T, pod *corev1.Pod, to v1alpha1.MoveDestin
 	return now
 }
 
-// A witness writes down how many pods of a ReplicaSet were Ready at each moment.
+// A witness writes down how many pods of an app were Ready at each moment: the fewest and the most of any of its apps. Copies that are not
+// their owner's yet count too, since they serve.
 type witness struct {
-	least, most int32
-	done        chan struct{}
+	ready       map[string]map[types.UID]bool // app → its Ready pods
+	least, most int
 }
 
-// watchReady begins to count. Its result is read after stop.
-func (c *cluster) watchReady(t *testing.T, ns, set string) (w *witness, stop func()) {
+// sees takes note of the pod, and of how many there are with it.
+func (w *witness) sees(pod *corev1.Pod, exists bool) {
+	ready := w.ready[pod.Labels["app"]]
+	if ready == nil {
+		return
+	}
+	delete(ready, pod.UID)
+	if exists && pod.DeletionTimestamp == nil && podReady(pod) {
+		ready[pod.UID] = true
+	}
+	w.least, w.most = min(w.least, len(ready)), max(w.most, len(ready))
+}
+
+// watchReady begins to count the pods of these apps. The result is read after stop.
+func (c *cluster) watchReady(t *testing.T, ns string, apps ...string) (w *witness, stop func()) {
 	t.Helper()
 	watching, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := watching.Watch(t.Context(), &appsv1.ReplicaSetList{}, client.InNamespace(ns), client.MatchingFields{"metadata.name": set})
+	now := &corev1.PodList{}
+	if err := watching.List(t.Context(), now, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	w = &witness{ready: map[string]map[types.UID]bool{}}
+	for _, app := range apps {
+		w.ready[app] = map[types.UID]bool{}
+	}
+	for i := range now.Items {
+		w.sees(&now.Items[i], true)
+	}
+	w.least = w.most
+	for _, ready := range w.ready {
+		w.least = min(w.least, len(ready))
+	}
+	since := &client.ListOptions{Namespace: ns, Raw: &metav1.ListOptions{ResourceVersion: now.ResourceVersion}}
+	stream, err := watching.Watch(t.Context(), &corev1.PodList{}, since)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = &witness{least: 1 << 30, done: make(chan struct{})}
+	done := make(chan struct{})
 	go func() {
-		defer close(w.done)
+		defer close(done)
 		for event := range stream.ResultChan() {
-			if set, ok := event.Object.(*appsv1.ReplicaSet); ok {
-				w.least, w.most = min(w.least, set.Status.ReadyReplicas), max(w.most, set.Status.ReadyReplicas)
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				w.sees(pod, event.Type != watch.Deleted)
 			}
 		}
 	}()
-	return w, func() { stream.Stop(); <-w.done }
+	return w, func() { stream.Stop(); <-done }
 }
 
 // What runs at home goes to the provider and comes back. Nothing is rolled out, and what does not work leaves the pod as it was.
@@ -117,7 +149,7 @@ func TestPodMoves(t *testing.T) {
 
 	t.Run("of a Deployment", func(t *testing.T) {
 		before := lubeck.rollout(t, ns, "web")
-		w, stop := lubeck.watchReady(t, ns, ready[0].OwnerReferences[0].Name)
+		w, stop := lubeck.watchReady(t, ns, "web")
 		moved := lubeck.hasMoved(t, &ready[0], atHamburg, away)
 		expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
 		back := lubeck.hasMoved(t, moved, v1alpha1.MoveDestination{Node: home}, home)
@@ -182,11 +214,11 @@ func TestMoveUnderLoad(t *testing.T) {
 	service := lubeck.service(t, ns, "web", map[string]string{"app": "web"})
 	lubeck.create(t, deployment(ns, "web", 2, draining(echoSpec())))
 	lubeck.create(t, shellPod(ns, "guests", fmt.Sprintf(requestLoop, service.Spec.ClusterIP)))
-	ready := lubeck.awaitReadyPods(t, ns, "web", 2)
+	lubeck.awaitReadyPods(t, ns, "web", 2)
 	lubeck.awaitReadyPods(t, ns, "guests", 1)
 	lubeck.isAnswered(ctx, t, ns)
 	before := lubeck.rollout(t, ns, "web")
-	w, stop := lubeck.watchReady(t, ns, ready[0].OwnerReferences[0].Name)
+	w, stop := lubeck.watchReady(t, ns, "web")
 
 	out, err := lubeck.Hanse(ctx, "move", "-n", ns, "deployment/web", "--to", "hamburg")
 	if err != nil {
@@ -212,64 +244,6 @@ func TestMoveUnderLoad(t *testing.T) {
 	if after := lubeck.rollout(t, ns, "web"); after != before {
 		t.Errorf("the Deployment was %s, and is %s", before, after)
 	}
-}
-
-// A manager that is killed while many pods move is followed by one that brings each move to its end, from wherever it was.
-func TestMovesSurviveTheirManager(t *testing.T) {
-	alone(t)
-	const crowd = 6
-	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
-	for i := range crowd {
-		lubeck.create(t, deployment(ns, fmt.Sprintf("web-%d", i), 1, shellSpec(forever)))
-	}
-	moves := make([]*v1alpha1.PodMove, crowd)
-	for i := range crowd {
-		pod := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
-		moves[i] = podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, 2*time.Minute)
-	}
-	lubeck.create(t, shellPod(ns, "lone", forever))
-	lone := lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
-	keepsName := podMoveOf(&lone, v1alpha1.MoveDestination{Peer: "hamburg"}, 2*time.Minute)
-	keepsName.Spec.Method = v1alpha1.MoveDeleteFirst
-	lubeck.create(t, keepsName)
-	for _, move := range moves {
-		lubeck.create(t, move)
-	}
-	eventually(t, "half of them have copies", func(ctx context.Context) error { return lubeck.hasCopies(ctx, ns, crowd/2) })
-	lubeck.kill9(t, "manager")
-	lubeck.keepsName(t, keepsName, v1alpha1.VirtualNodeName("hamburg"))
-	for i, move := range moves {
-		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
-		now := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
-		if now.UID != move.Status.Copy.UID || !isVirtual(&now) || now.Annotations[corev1.PodDeletionCost] != "" {
-			t.Errorf("after %+v there is %v", move.Status, now.ObjectMeta)
-		}
-		eventually(t, "nothing holds "+move.Name, func(ctx context.Context) error {
-			err := lubeck.Get(ctx, client.ObjectKeyFromObject(move), move)
-			if err == nil && len(move.Finalizers) > 0 {
-				err = fmt.Errorf("it has %v", move.Finalizers)
-			}
-			return err
-		})
-	}
-}
-
-// hasCopies counts the moves that have come so far that there is a copy.
-func (c *cluster) hasCopies(ctx context.Context, ns string, want int) error {
-	moves := &v1alpha1.PodMoveList{}
-	if err := c.List(ctx, moves, client.InNamespace(ns)); err != nil {
-		return err
-	}
-	copies := 0
-	for i := range moves.Items {
-		if moves.Items[i].Status.Copy != nil {
-			copies++
-		}
-	}
-	if copies < want {
-		return fmt.Errorf("there are %d", copies)
-	}
-	return nil
 }
 
 // requestLoop asks about a hundred times a second from when it is answered first, and says after every hundred requests how many
