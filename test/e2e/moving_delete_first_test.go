@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -50,7 +50,7 @@ func (c *cluster) isRestored(t *testing.T, wanted *v1alpha1.PodMove, reason, hom
 }
 
 // Pods that were created by hand keep their names. If they cannot start at their destination, or cannot be created at all for a while,
-// they are made again where they were.
+// they are made again where they were. What was attached to debug them is not made again.
 func TestPodsKeepTheirNames(t *testing.T) {
 	ctx := shared(t)
 	ns, full := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote), lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
@@ -76,10 +76,14 @@ func TestPodsKeepTheirNames(t *testing.T) {
 	lubeck.create(t, stuck)
 
 	if toolbox.Spec.NodeName != home {
-		toolbox = *lubeck.keepsName(t, lubeck.moves(t, &toolbox, v1alpha1.MoveDestination{Node: home}, waitTimeout), home)
+		toolbox = *lubeck.keepsName(t, lubeck.moves(t, &toolbox, v1alpha1.MoveDestination{Node: home}, time.Minute), home)
 	}
 	lubeck.awaitsQuotaOf(ctx, t, full)
-	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, waitTimeout), away)
+	lubeck.debug(t, &toolbox)
+	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, time.Minute), away)
+	if debuggers := moved.Spec.EphemeralContainers; len(debuggers) > 0 {
+		t.Errorf("it has ephemeral containers %+v", debuggers)
+	}
 	expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
 	if out, err := lubeck.Hanse(ctx, "move", "-n", full, "toolbox", "--to", home, "--method", "DeleteFirst"); err != nil || !strings.Contains(out, "1 pods have moved") {
 		t.Fatal(err, out)
@@ -92,26 +96,37 @@ func TestPodsKeepTheirNames(t *testing.T) {
 	lubeck.losesQuota(t, &back, quota, home)
 }
 
-// losesQuota has the quota have no more room for the pod when that is gone, and some again when the move has failed because of it.
-func (c *cluster) losesQuota(t *testing.T, pod *corev1.Pod, quota *corev1.ResourceQuota, home string) {
+// debug runs an ephemeral container in the pod, as kubectl debug does.
+func (c *cluster) debug(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	patch := func(object client.Object, text string) {
-		t.Helper()
-		if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
-			t.Fatal(err)
-		}
+	changed := pod.DeepCopy()
+	changed.Spec.EphemeralContainers = []corev1.EphemeralContainer{{
+		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debugger", Image: busybox, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"/bin/sh", "-c", forever},
+			VolumeMounts: pod.Spec.Containers[0].VolumeMounts, // where the token is
+		},
+		TargetContainerName: "main",
+	}}
+	if err := c.SubResource("ephemeralcontainers").Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
 	}
-	c.awaitsQuotaOf(t.Context(), t, pod.Namespace)
-	patch(pod, `{"metadata":{"finalizers":["hanse.test/hold"]}}`)
-	wanted := c.moves(t, pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
-	eventually(t, "the pod ends", func(ctx context.Context) error {
+	eventually(t, "the ephemeral container of "+pod.Name+" runs", func(ctx context.Context) error {
 		now, err := c.pod(ctx, pod.Namespace, pod.Name)
-		if err == nil && now.DeletionTimestamp == nil {
-			err = fmt.Errorf("it does not: %s", summary([]corev1.Pod{*now}))
+		if err == nil && !slices.ContainsFunc(now.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {
+			err = fmt.Errorf("it does not: %+v", now.Status.EphemeralContainerStatuses)
 		}
 		return err
 	})
-	patch(quota, `{"spec":{"hard":{"pods":"0"}}}`)
+}
+
+// losesQuota has the quota have no more room for the pod when that is gone, and some again when the move has failed because of it.
+func (c *cluster) losesQuota(t *testing.T, pod *corev1.Pod, quota *corev1.ResourceQuota, home string) {
+	t.Helper()
+	c.awaitsQuotaOf(t.Context(), t, pod.Namespace)
+	c.hold(t, *pod)
+	wanted := c.moves(t, pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+	c.saysHeld(t, wanted)
+	c.mergePatch(t, quota, `{"spec":{"hard":{"pods":"0"}}}`)
 	eventually(t, "the quota has no room", func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(quota), quota)
 		if hard := quota.Status.Hard[corev1.ResourcePods]; err == nil && !hard.IsZero() {
@@ -119,7 +134,7 @@ func (c *cluster) losesQuota(t *testing.T, pod *corev1.Pod, quota *corev1.Resour
 		}
 		return err
 	})
-	patch(pod, `{"metadata":{"finalizers":null}}`)
+	c.release(t, *pod)
 	eventually(t, "the PodMove says why the pod is not there", func(ctx context.Context) error {
 		err := c.Get(ctx, client.ObjectKeyFromObject(wanted), wanted)
 		restored := meta.FindStatusCondition(wanted.Status.Conditions, v1alpha1.ConditionRestored)
@@ -128,6 +143,6 @@ func (c *cluster) losesQuota(t *testing.T, pod *corev1.Pod, quota *corev1.Resour
 		}
 		return err
 	})
-	patch(quota, `{"spec":{"hard":{"pods":"1"}}}`)
+	c.mergePatch(t, quota, `{"spec":{"hard":{"pods":"1"}}}`)
 	c.isRestored(t, wanted, v1alpha1.ReasonCopyRefused, home)
 }

@@ -3,10 +3,13 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +19,11 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// Whoever the owner is, and whatever keeps its pods from being deleted otherwise, one pod goes and one is in its place.
+// few and many are how many pods the Deployments have that are scaled while a pod of theirs moves.
+const few, many = 2, 4
+
+// Whoever the owner is, whatever keeps its pods from being deleted otherwise, and however it is scaled meanwhile, one pod goes and one is
+// in its place.
 func TestPodsOfEachOwnerMove(t *testing.T) {
 	ctx := shared(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
@@ -40,6 +47,12 @@ func TestPodsOfEachOwnerMove(t *testing.T) {
 	paused := deployment(ns, "paused", 1, shellSpec(forever))
 	lubeck.create(t, paused)
 	lubeck.create(t, deployment(ns, "broken", 2, breakable))
+	lubeck.create(t, deploymentByHand(ns, "by-hand"))
+	for _, app := range []string{"stays", "goes"} {
+		scaled := deployment(ns, app, few, shellSpec(forever))
+		scaled.Spec.MinReadySeconds = 3 // for as long there is a copy that has not taken over
+		lubeck.create(t, scaled)
+	}
 	lubeck.create(t, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "all"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "paused"}}},
@@ -48,16 +61,25 @@ func TestPodsOfEachOwnerMove(t *testing.T) {
 	for _, app := range []string{"rc", "rs", "paused"} {
 		pods[app] = lubeck.awaitReadyPods(t, ns, app, 1)[0]
 	}
+	lubeck.bind(t, &lubeck.awaitPods(t, ns, "by-hand", 1)[0], lubeck.workers(t)[0])
+	pods["by-hand"] = lubeck.awaitReadyPods(t, ns, "by-hand", 1)[0]
 	broken := lubeck.breaks(t, ns)
 	pods["broken"] = lubeck.awaitReadyPods(t, ns, "broken", 1)[0]
 	if err := lubeck.Patch(ctx, paused, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"paused":true}}`))); err != nil {
 		t.Fatal(err)
 	}
+	lubeck.hold(t, pods["rs"])
 
 	moves := map[string]*v1alpha1.PodMove{}
 	for app, pod := range pods {
-		moves[app] = lubeck.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
+		wanted := podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+		if app == "by-hand" {
+			wanted.Spec.Bind = v1alpha1.BindAtCreation
+		}
+		lubeck.create(t, wanted)
+		moves[app] = wanted
 	}
+	lubeck.moveWhileScaled(t, ns)
 	for app, move := range moves {
 		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
 		ready := lubeck.awaitReadyPods(t, ns, app, 1)
@@ -66,6 +88,10 @@ func TestPodsOfEachOwnerMove(t *testing.T) {
 		}
 	}
 	lubeck.expectKept(t, broken, moves["broken"])
+	lubeck.isHeld(t, pods["rs"])
+	if scheduler := lubeck.awaitReadyPods(t, ns, "by-hand", 1)[0].Spec.SchedulerName; scheduler != byHand {
+		t.Errorf("the copy asks for scheduler %s", scheduler)
+	}
 	if err := lubeck.Get(ctx, client.ObjectKeyFromObject(paused), paused); err != nil || !paused.Spec.Paused {
 		t.Errorf("the Deployment is paused: %t (%v)", paused.Spec.Paused, err)
 	}
@@ -98,4 +124,108 @@ func (c *cluster) breaks(t *testing.T, ns string) *corev1.Pod {
 		return err
 	})
 	return &pod
+}
+
+// deploymentByHand has pods that no scheduler binds.
+func deploymentByHand(ns, app string) *appsv1.Deployment {
+	spec := shellSpec(forever)
+	spec.SchedulerName = byHand
+	return deployment(ns, app, 1, spec)
+}
+
+// heldBy is the finalizer of somebody else.
+const heldBy = "hanse.test/hold"
+
+// hold has the pod stay in existence when it is deleted.
+func (c *cluster) hold(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	c.mergePatch(t, &pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, heldBy))
+}
+
+// release undoes hold.
+func (c *cluster) release(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	c.mergePatch(t, &pod, `{"metadata":{"finalizers":null}}`)
+}
+
+// isHeld checks that the pod was deleted and is in existence yet, and then has it go.
+func (c *cluster) isHeld(t *testing.T, pod corev1.Pod) {
+	t.Helper()
+	now, err := c.pod(t.Context(), pod.Namespace, pod.Name)
+	if err != nil || now.UID != pod.UID || now.DeletionTimestamp == nil || !slices.Contains(now.Finalizers, heldBy) {
+		t.Errorf("the original is %v (%v)", now.ObjectMeta, err)
+	}
+	c.release(t, pod)
+	eventually(t, "the original is gone", func(ctx context.Context) error { return c.isGone(ctx, pod.DeepCopy()) })
+}
+
+// moveWhileScaled moves a pod of each of two Deployments, which are scaled up and down meanwhile: of one the original goes last by its cost,
+// of the other one first. They are scaled by the subresource that a HorizontalPodAutoscaler writes: one of those acts every 15 seconds at
+// most, which is longer than a move takes.
+func (c *cluster) moveWhileScaled(t *testing.T, ns string) {
+	t.Helper()
+	moves := map[string]*v1alpha1.PodMove{}
+	seen, stop := c.watchReady(t, ns, "stays", "goes")
+	for app, cost := range map[string]string{"stays": "1", "goes": "-1"} {
+		pod := c.awaitReadyPods(t, ns, app, few)[0]
+		c.mergePatch(t, &pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, corev1.PodDeletionCost, cost))
+		moves[app] = c.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+	}
+	isOver := func(app string) bool {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(moves[app]), moves[app]); err != nil {
+			t.Fatal(err)
+		}
+		return moves[app].Status.Phase.IsOver()
+	}
+	for rounds := 1; !isOver("stays") || !isOver("goes"); rounds++ {
+		c.scaleTo(t, ns, many, "stays", "goes")
+		c.scaleTo(t, ns, few, "stays", "goes")
+		t.Logf("scaled to %d and back %d times", many, rounds)
+	}
+	for app := range moves {
+		c.awaitReadyPods(t, ns, app, few)
+	}
+	if stop(); seen.least < few {
+		t.Errorf("%d pods were Ready, want %d at least", seen.least, few)
+	}
+	c.expectScaled(t, moves["stays"], moves["goes"])
+}
+
+// expectScaled checks what became of the moves. An original that goes before its copy is Ready has gone by its owner's will.
+func (c *cluster) expectScaled(t *testing.T, stays, goes *v1alpha1.PodMove) {
+	t.Helper()
+	c.awaitMove(t, stays, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
+	moved, err := c.pod(t.Context(), stays.Namespace, stays.Status.Copy.Name)
+	if err != nil || moved.UID != stays.Status.Copy.UID || !isVirtual(moved) || moved.Annotations[corev1.PodDeletionCost] != "1" {
+		t.Errorf("in the place of %s is %v (%v)", stays.Spec.Pod.Name, moved.ObjectMeta, err)
+	}
+	t.Logf("with the original that goes first the move is %s: %+v", goes.Status.Phase, goes.Status.Steps)
+	if goes.Status.Phase == v1alpha1.MoveSucceeded {
+		return
+	}
+	c.awaitMove(t, goes, v1alpha1.MoveFailed, v1alpha1.ReasonOriginalLost)
+	eventually(t, "no copy is left", func(ctx context.Context) error {
+		return c.isGone(ctx, &corev1.Pod{ObjectMeta: inNamespace(goes.Namespace, goes.Status.Copy.Name)})
+	})
+}
+
+// scaleTo scales the Deployments, and waits until each has as many pods, which are Ready.
+func (c *cluster) scaleTo(t *testing.T, ns string, replicas int32, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		scale := &autoscalingv1.Scale{ObjectMeta: inNamespace(ns, name), Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+		if err := c.SubResource("scale").Update(t.Context(), &appsv1.Deployment{ObjectMeta: scale.ObjectMeta}, client.WithSubResourceBody(scale)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		eventually(t, fmt.Sprintf("%s has %d pods", name, replicas), func(ctx context.Context) error {
+			d := &appsv1.Deployment{}
+			err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, d)
+			if err == nil && (d.Status.ReadyReplicas != replicas || d.Status.Replicas != replicas) {
+				err = fmt.Errorf("%+v", d.Status)
+			}
+			return err
+		})
+	}
 }

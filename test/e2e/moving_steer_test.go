@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -65,7 +66,8 @@ func podReadySince(pod *corev1.Pod) time.Time {
 }
 
 // What cannot run twice is evicted, and what its owner makes in its place goes to the destination: under the same name for a StatefulSet,
-// as a retry of a Job, and where a quota has no room for two. One move after the other, and no other pod is touched.
+// as a retry of a Job, and where a quota has no room for two. One move after the other, and no other pod is touched. An ordinal that somebody
+// else's finalizer holds has no successor before that is gone, and the PodMove says so.
 func TestPodsAreSteered(t *testing.T) {
 	ctx := shared(t)
 	ns, full := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote), lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
@@ -103,6 +105,8 @@ func TestPodsAreSteered(t *testing.T) {
 	web, fast := lubeck.awaitReadyPods(t, full, "web", 1)[0], lubeck.awaitReadyPods(t, ns, "fast", 3)
 	lubeck.awaitsQuotaOf(ctx, t, full)
 
+	lubeck.hold(t, db[0])
+
 	moves := map[string]*v1alpha1.PodMove{}
 	for _, pod := range []*corev1.Pod{&db[0], &db[1], &job, &web, &fast[0], &fast[1], &fast[2]} {
 		wanted := podMoveOf(pod, atHamburg, 2*time.Minute)
@@ -116,6 +120,8 @@ func TestPodsAreSteered(t *testing.T) {
 	lubeck.awaitsBudgetOf(ctx, t, ns, "kept")
 	lubeck.isUntouched(t, &kept, lubeck.awaitMove(t, lubeck.moves(t, &kept, atHamburg, time.Minute), v1alpha1.MoveFailed, v1alpha1.ReasonEvictionBlocked))
 
+	lubeck.saysHeld(t, moves[db[0].Name])
+	lubeck.release(t, db[0])
 	for i := range db {
 		moved := lubeck.isSteered(t, moves[db[i].Name], away)
 		if moved.Name != db[i].Name {
@@ -132,8 +138,25 @@ func TestPodsAreSteered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := lubeck.isSteered(t, lubeck.moves(t, now, v1alpha1.MoveDestination{Node: home}, waitTimeout), home)
+	back := lubeck.isSteered(t, lubeck.moves(t, now, v1alpha1.MoveDestination{Node: home}, time.Minute), home)
 	lubeck.describeSays(t, ns, "pod/"+back.Name, v1alpha1.ReasonMoved)
+}
+
+// saysHeld waits until the PodMove says by what its original is held, which is yet there.
+func (c *cluster) saysHeld(t *testing.T, move *v1alpha1.PodMove) {
+	t.Helper()
+	eventually(t, "the PodMove of "+move.Spec.Pod.Name+" says what holds it", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(move), move)
+		complete := meta.FindStatusCondition(move.Status.Conditions, v1alpha1.ConditionComplete)
+		if err == nil && (complete == nil || !strings.Contains(complete.Message, "held by finalizers: "+heldBy)) {
+			err = fmt.Errorf("it is %s: %+v", move.Status.Phase, complete)
+		}
+		return err
+	})
+	now, err := c.pod(t.Context(), move.Namespace, move.Spec.Pod.Name)
+	if err != nil || now.UID != move.Spec.Pod.UID || now.DeletionTimestamp == nil {
+		t.Errorf("the original is %v (%v)", now.ObjectMeta, err)
+	}
 }
 
 // awaitsQuotaOf waits until the quota counts the pod.
@@ -161,25 +184,31 @@ func (c *cluster) awaitsBudgetOf(ctx context.Context, t *testing.T, ns, name str
 	})
 }
 
-// exclusiveVolume has the pods mount a volume that one node can use at a time.
-func (c *cluster) exclusiveVolume(t *testing.T, ns string, spec *corev1.PodSpec, name string) {
+// exclusiveVolume has the pods mount a volume that one node can use at a time: any, or the one that is named.
+func (c *cluster) exclusiveVolume(t *testing.T, ns string, spec *corev1.PodSpec, name string, node ...string) {
 	t.Helper()
 	claim := claimTemplate("")
 	claim.Namespace, claim.Name, claim.Spec.VolumeName = ns, name, name+"-"+ns
-	c.create(t, &corev1.PersistentVolume{
+	volume := &corev1.PersistentVolume{
 		ObjectMeta: named(claim.Spec.VolumeName),
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: "",
 			ClaimRef:               &corev1.ObjectReference{Namespace: ns, Name: claim.Name},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + claim.Spec.VolumeName, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
 		},
-	})
+	}
+	if len(node) > 0 {
+		volume.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: node}},
+		}}}}
+	}
+	c.create(t, volume)
 	c.create(t, &claim)
 	mount(spec, name)
 }
 
 // A volume that one node can use at a time goes with its pod to another node: first the one lets go of it, then the other takes it. A pod
-// that nobody makes again keeps its name.
+// that nobody makes again keeps its name. A volume that one node alone can use keeps its pod there.
 func TestExclusiveVolumeIsSteered(t *testing.T) {
 	connected(t)
 	ns := lubeck.namespace(t)
@@ -190,19 +219,24 @@ func TestExclusiveVolumeIsSteered(t *testing.T) {
 		}
 		return nodes[0]
 	}
-	owner, lone := deployment(ns, "db", 1, shellSpec(forever)), shellPod(ns, "lone", forever)
+	owner, lone, tied := deployment(ns, "db", 1, shellSpec(forever)), shellPod(ns, "lone", forever), statefulSet(ns, "tied", 1, shellSpec(forever))
 	lubeck.exclusiveVolume(t, ns, &owner.Spec.Template.Spec, "data")
 	lubeck.exclusiveVolume(t, ns, &lone.Spec, "of-lone")
+	lubeck.exclusiveVolume(t, ns, &tied.Spec.Template.Spec, "of-tied", nodes[0])
+	lubeck.create(t, tied)
 	lubeck.create(t, owner)
 	lubeck.create(t, lone)
 	pod, alone := lubeck.awaitReadyPods(t, ns, "db", 1)[0], lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
 	to, toOther := other(pod), other(alone)
-	keepsName := lubeck.moves(t, &alone, v1alpha1.MoveDestination{Node: toOther}, waitTimeout)
-	surge := podMoveOf(&pod, v1alpha1.MoveDestination{Node: to}, waitTimeout)
+	keepsName := lubeck.moves(t, &alone, v1alpha1.MoveDestination{Node: toOther}, time.Minute)
+	surge := podMoveOf(&pod, v1alpha1.MoveDestination{Node: to}, time.Minute)
 	surge.Spec.Method = v1alpha1.MoveSurge
 	lubeck.create(t, surge)
 	lubeck.isUntouched(t, &pod, lubeck.awaitMove(t, surge, v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays))
-	lubeck.isSteered(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: to}, waitTimeout), to)
+	held := lubeck.awaitReadyPods(t, ns, "tied", 1)[0]
+	stays := lubeck.moves(t, &held, v1alpha1.MoveDestination{Node: nodes[1]}, time.Minute)
+	lubeck.isUntouched(t, &held, lubeck.awaitMove(t, stays, v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays))
+	lubeck.isSteered(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: to}, time.Minute), to)
 	lubeck.keepsName(t, keepsName, toOther)
 }
 

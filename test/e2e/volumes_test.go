@@ -6,9 +6,11 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,7 +84,8 @@ func expectDataGoesWithClaim(t *testing.T, ns, name, volume string) {
 	})
 }
 
-// A pod with a claim of another class runs at home, where its volume is, and says why.
+// A pod with a claim of another class runs at home, where its volume is, and says why. Nor does it move from there, whatever its owner. With a
+// claim whose volume waits for a node it does not run, and there is nothing to move.
 func TestPodWithClaimOfAnotherClassStaysHome(t *testing.T) {
 	_ = shared(t, "storage")
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
@@ -92,6 +95,17 @@ func TestPodWithClaimOfAnotherClassStaysHome(t *testing.T) {
 	pod := shellPod(ns, "bound", forever)
 	mount(&pod.Spec, "data")
 	lubeck.create(t, pod)
+	set := statefulSet(ns, "ordinal", 1, shellSpec(forever))
+	set.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claimTemplate("local")}
+	lubeck.create(t, set)
+	unbound, waits := claimTemplate("local"), shellPod(ns, "waits", forever)
+	unbound.Namespace, unbound.Name = ns, "unbound"
+	lubeck.create(t, &unbound)
+	mount(&waits.Spec, "unbound")
+	waits.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "nowhere"}
+	lubeck.create(t, waits)
+	notYet := lubeck.moves(t, waits, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
 	home := lubeck.awaitReadyPods(t, ns, "bound", 1)[0]
 	if isVirtual(&home) {
 		t.Errorf("it runs on %s", home.Spec.NodeName)
@@ -103,6 +117,17 @@ func TestPodWithClaimOfAnotherClassStaysHome(t *testing.T) {
 		}
 		return err
 	})
+	for _, pod := range []corev1.Pod{home, lubeck.awaitReadyPods(t, ns, "ordinal", 1)[0]} {
+		stays := lubeck.awaitMove(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute), v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays)
+		if complete := meta.FindStatusCondition(stays.Status.Conditions, v1alpha1.ConditionComplete); !strings.Contains(complete.Message, "is not reached from node hanse-hamburg") {
+			t.Errorf("%s: %s", pod.Name, complete.Message)
+		}
+		lubeck.isUntouched(t, &pod, stays)
+	}
+	lubeck.awaitMove(t, notYet, v1alpha1.MoveFailed, v1alpha1.ReasonPodNotRunning)
+	if err := lubeck.Get(t.Context(), client.ObjectKeyFromObject(&unbound), &unbound); err != nil || unbound.Spec.VolumeName != "" {
+		t.Errorf("the claim has volume %q (%v)", unbound.Spec.VolumeName, err)
+	}
 }
 
 // wordKept prints the same word each time that it starts with the same data.
