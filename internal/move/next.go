@@ -164,10 +164,12 @@ func (s *Observed) goOn(now time.Time) Step {
 		return *wait
 	}
 	if s.isOwned() && isThere(s.Original) {
-		if s.Original.Annotations[corev1.PodDeletionCost] != LowestCost {
+		goesFirst := s.wouldGoFirst(now) == s.Original.UID
+		isDecided := goesFirst && s.Owner.active() == 1 // between a single pod and its copy, by the cost of the copy
+		switch {
+		case !isDecided && s.Original.Annotations[corev1.PodDeletionCost] != LowestCost:
 			return Step{Do: LowerCost}
-		}
-		if s.wouldGoFirst(now) != s.Original.UID {
+		case !goesFirst:
 			return Step{Do: Evict}
 		}
 	}

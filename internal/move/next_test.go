@@ -102,6 +102,13 @@ func over(since time.Duration) func(*Observed) {
 	}
 }
 
+// single is a move of the only pod of its owner.
+func single(change ...func(*Observed)) Observed {
+	seen := world(v1alpha1.MoveCopying, change...)
+	seen.Owner.Replicas, seen.Owner.Pods = 1, []corev1.Pod{*seen.Original}
+	return seen
+}
+
 func brokenSibling(s *Observed) {
 	s.Owner.Pods = append(s.Owner.Pods, runningPod("broken", unready))
 	s.Owner.Replicas = 3
@@ -137,6 +144,8 @@ func TestNext(t *testing.T) {
 		"though somebody took its annotations off":         {seen: world(copying, known, lowest, copied(func(p *corev1.Pod) { p.Annotations = nil })), want: HandOver},
 		"the original is to go first":                      {seen: world(copying, func(s *Observed) { s.Owner.MinReadySeconds = 60 }), want: LowerCost},
 		"then the copy takes over":                         {seen: world(copying, lowest), want: HandOver},
+		"for the only pod at once":                         {seen: single(), want: HandOver},
+		"unless that costs as much as its copy":            {seen: single(theOriginal(cost(HighestCost)), theOriginal(readyFor(48*time.Hour))), want: LowerCost},
 		"with a broken sibling the original is evicted":    {seen: world(copying, lowest, brokenSibling), want: Evict},
 		"and then the copy takes over":                     {seen: world(copying, theOriginal(ending), brokenSibling), want: HandOver},
 		"a bare pod's copy takes over":                     {seen: world(copying, bare), want: HandOver},
