@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -136,16 +137,23 @@ func deploymentByHand(ns, app string) *appsv1.Deployment {
 // heldBy is the finalizer of somebody else.
 const heldBy = "hanse.test/hold"
 
-// hold has the pod stay in existence when it is deleted.
+// hold has the pod stay in existence when it is deleted, until release or the end of the story.
 func (c *cluster) hold(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	c.mergePatch(t, &pod, fmt.Sprintf(`{"metadata":{"finalizers":[%q]}}`, heldBy))
+	t.Cleanup(func() { // a story that has failed must not hold its namespace
+		_ = c.Patch(context.Background(), &pod, client.RawPatch(types.MergePatchType, letGo(&pod)))
+	})
 }
 
 // release undoes hold.
 func (c *cluster) release(t *testing.T, pod corev1.Pod) {
 	t.Helper()
-	c.mergePatch(t, &pod, `{"metadata":{"finalizers":null}}`)
+	c.mergePatch(t, &pod, string(letGo(&pod)))
+}
+
+func letGo(pod *corev1.Pod) []byte {
+	return fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, pod.UID)
 }
 
 // isHeld checks that the pod was deleted and is in existence yet, and then has it go.
