@@ -26,6 +26,8 @@ type Cause struct{ Reason, Message string }
 type Place struct {
 	// Nodes are those that the destination allows.
 	Nodes []Node
+	// Asks is what the pod asks for, and itself, counted as for the nodes.
+	Asks corev1.ResourceList
 	// Offloading is that of the namespace, nil if there is none.
 	Offloading *v1alpha1.NamespaceOffloading
 	// Claims are the claims of the pod that have volumes, with these.
@@ -211,7 +213,7 @@ func checkNode(m *v1alpha1.PodMove, pod *corev1.Pod, node Node, place Place) []C
 	if taint := repels(node.Node, pod, byScheduler); taint != nil {
 		add(v1alpha1.ReasonNodeClosed, "Node %s has taint %s, which the pod does not tolerate", node.Name, taint.ToString())
 	}
-	if short := shortOf(pod, node); short != "" {
+	if short := shortOf(place.Asks, node); short != "" {
 		add(v1alpha1.ReasonNodeFull, "Node %s has no room for the pod: too little %s", node.Name, short)
 	}
 	return append(found, checkClaims(m, node.Node, place.Claims)...)
@@ -250,11 +252,9 @@ func notOffloaded(namespace string, isVirtual bool, offloading *v1alpha1.Namespa
 }
 
 // shortOf names the first resource of which the node has too little left.
-func shortOf(pod *corev1.Pod, node Node) string {
-	asked := helpers.PodRequests(pod, helpers.PodResourcesOptions{})
-	asked[corev1.ResourcePods] = resource.MustParse("1")
+func shortOf(asked corev1.ResourceList, node Node) string {
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
-		need := asked[name]
+		need := asked[name].DeepCopy() // a large one shares its digits
 		wanted := !need.IsZero()
 		need.Add(node.Asked[name])
 		if wanted && need.Cmp(node.Status.Allocatable[name]) > 0 {

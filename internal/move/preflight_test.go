@@ -222,7 +222,7 @@ func TestPreflight(t *testing.T) {
 			template := &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}, Spec: *original.Spec.DeepCopy()}
 			template.Spec.NodeName = ""
 			p := &trip{
-				move: moving(""), original: &original, place: Place{Nodes: []Node{readyNode("there")}},
+				move: moving(""), original: &original, place: Place{Nodes: []Node{readyNode("there")}, Asks: amounts("1", "1")},
 				owner: &Owner{MoveOwner: setOwner, Replicas: 1, Template: template, Selector: selector(t, "app=web")},
 			}
 			test.change(p)

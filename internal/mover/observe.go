@@ -242,7 +242,7 @@ func (m *Mover) place(ctx context.Context, s *seen) (place move.Place, err error
 	if err := m.Live.List(ctx, budgets, client.InNamespace(namespace)); err != nil {
 		return place, fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
-	place.Quotas, place.Budgets = quotas.Items, budgets.Items
+	place.Quotas, place.Budgets, place.Asks = quotas.Items, budgets.Items, exchange.Count(s.Original)
 	if place.Nodes, err = m.nodes(ctx, s.Move.Spec.Destination); err != nil {
 		return place, err
 	}
