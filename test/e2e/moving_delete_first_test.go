@@ -81,9 +81,7 @@ func TestPodsKeepTheirNames(t *testing.T) {
 	lubeck.awaitsQuotaOf(ctx, t, full)
 	lubeck.debug(t, &toolbox)
 	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, time.Minute), away)
-	if debuggers := moved.Spec.EphemeralContainers; len(debuggers) > 0 {
-		t.Errorf("it has ephemeral containers %+v", debuggers)
-	}
+	expectNoDebugger(t, moved)
 	expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
 	if out, err := lubeck.Hanse(ctx, "move", "-n", full, "toolbox", "--to", home, "--method", "DeleteFirst"); err != nil || !strings.Contains(out, "1 pods have moved") {
 		t.Fatal(err, out)
@@ -117,6 +115,13 @@ func (c *cluster) debug(t *testing.T, pod *corev1.Pod) {
 		}
 		return err
 	})
+}
+
+func expectNoDebugger(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	if debuggers := pod.Spec.EphemeralContainers; len(debuggers) > 0 {
+		t.Errorf("%s has ephemeral containers %+v", pod.Name, debuggers)
+	}
 }
 
 // losesQuota has the quota have no more room for the pod when that is gone, and some again when the move has failed because of it.

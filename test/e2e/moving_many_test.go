@@ -15,46 +15,51 @@ import (
 	"github.com/hanse-dev/hanse/internal/tenant"
 )
 
+// crowd makes Deployments of so many pods each, and returns what they are called, and moves of all their pods.
+func (c *cluster) crowd(t *testing.T, ns string, owners, each int) (apps []string, moves []*v1alpha1.PodMove) {
+	t.Helper()
+	for i := range owners {
+		apps = append(apps, fmt.Sprintf("web-%d", i))
+		c.create(t, deployment(ns, apps[i], int32(each), shellSpec(forever)))
+	}
+	for _, app := range apps {
+		moves = append(moves, c.movesOf(t, ns, app, each)...)
+	}
+	return apps, moves
+}
+
+// movesOf returns moves of so many pods of the app to hamburg, which are to be created.
+func (c *cluster) movesOf(t *testing.T, ns, app string, count int) (moves []*v1alpha1.PodMove) {
+	t.Helper()
+	for _, pod := range c.awaitReadyPods(t, ns, app, count) {
+		moves = append(moves, podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, 10*time.Minute))
+	}
+	return moves
+}
+
 // A manager that is killed while many pods move, by each method, is followed by one that brings each move to its end, from wherever it was.
 func TestMovesSurviveTheirManager(t *testing.T) {
 	alone(t)
-	const crowd, ordinals = 6, 2
+	const owners, ordinals = 6, 2
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	away := v1alpha1.VirtualNodeName("hamburg")
-	wanted := func(pod *corev1.Pod) *v1alpha1.PodMove {
-		return podMoveOf(pod, v1alpha1.MoveDestination{Peer: "hamburg"}, 2*time.Minute)
-	}
-	for i := range crowd {
-		lubeck.create(t, deployment(ns, fmt.Sprintf("web-%d", i), 1, shellSpec(forever)))
-	}
 	slow := shellSpec(forever) // an ordinal that ends leaves time to kill the manager before there is another one
 	slow.TerminationGracePeriodSeconds = ptr.To[int64](10)
 	slow.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
 	lubeck.create(t, statefulSet(ns, "db", ordinals, slow))
 	lubeck.create(t, shellPod(ns, "lone", forever))
-	moves := make([]*v1alpha1.PodMove, crowd)
-	for i := range crowd {
-		moves[i] = wanted(&lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0])
-	}
-	lone := lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
-	keepsName := wanted(&lone)
+	apps, moves := lubeck.crowd(t, ns, owners, 1)
+	steered, keepsName := lubeck.movesOf(t, ns, "db", ordinals), lubeck.movesOf(t, ns, "lone", 1)[0]
 	keepsName.Spec.Method = v1alpha1.MoveDeleteFirst
-	var steered []*v1alpha1.PodMove
-	for _, pod := range lubeck.awaitReadyPods(t, ns, "db", ordinals) {
-		steered = append(steered, wanted(&pod))
-	}
 	for _, move := range slices.Concat(steered, []*v1alpha1.PodMove{keepsName}, moves) {
 		lubeck.create(t, move)
 	}
-	eventually(t, "the moves are in their middle", func(ctx context.Context) error { return lubeck.areInTheirMiddle(ctx, ns, crowd/2) })
+	eventually(t, "the moves are in their middle", func(ctx context.Context) error { return lubeck.areInTheirMiddle(ctx, ns, owners/2) })
 	lubeck.kill9(t, "manager")
 	lubeck.keepsName(t, keepsName, away)
 	for i, move := range moves {
 		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
-		now := lubeck.awaitReadyPods(t, ns, fmt.Sprintf("web-%d", i), 1)[0]
-		if now.UID != move.Status.Copy.UID || !isVirtual(&now) || now.Annotations[corev1.PodDeletionCost] != "" {
-			t.Errorf("after %+v there is %v", move.Status, now.ObjectMeta)
-		}
+		lubeck.expectMoved(t, ns, apps[i], moves[i:i+1])
 	}
 	for _, move := range steered {
 		if now := lubeck.isSteered(t, move, away); now.Name != move.Spec.Pod.Name {
@@ -72,6 +77,17 @@ func TestMovesSurviveTheirManager(t *testing.T) {
 			}
 			return err
 		})
+	}
+}
+
+// expectMoved checks that the pods of the app are those that the moves have made, and no others.
+func (c *cluster) expectMoved(t *testing.T, ns, app string, moves []*v1alpha1.PodMove) {
+	t.Helper()
+	for _, pod := range c.awaitReadyPods(t, ns, app, len(moves)) {
+		isOfThem := slices.ContainsFunc(moves, func(m *v1alpha1.PodMove) bool { return m.Status.Copy.UID == pod.UID })
+		if !isOfThem || !isVirtual(&pod) || pod.Annotations[corev1.PodDeletionCost] != "" {
+			t.Errorf("there is %s with %v", summary([]corev1.Pod{pod}), pod.ObjectMeta)
+		}
 	}
 }
 
@@ -105,17 +121,7 @@ func TestManyPodsMoveAtOnce(t *testing.T) {
 	const owners = 10
 	each := fromEnvironment(t, "HANSE_MOVES", 30) / owners
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
-	var moves []*v1alpha1.PodMove
-	var apps []string
-	for i := range owners {
-		apps = append(apps, fmt.Sprintf("web-%d", i))
-		lubeck.create(t, deployment(ns, apps[i], int32(each), shellSpec(forever)))
-	}
-	for _, app := range apps {
-		for _, pod := range lubeck.awaitReadyPods(t, ns, app, each) {
-			moves = append(moves, podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, 10*time.Minute))
-		}
-	}
+	apps, moves := lubeck.crowd(t, ns, owners, each)
 	seen, stop := lubeck.watchReady(t, ns, apps...)
 	start := time.Now()
 	for _, move := range moves {
@@ -125,12 +131,8 @@ func TestManyPodsMoveAtOnce(t *testing.T) {
 		lubeck.awaitMove(t, move, v1alpha1.MoveSucceeded, v1alpha1.ReasonMoved)
 	}
 	t.Logf("%d pods of %d owners have moved in %s", len(moves), owners, time.Since(start))
-	for _, app := range apps {
-		for _, pod := range lubeck.awaitReadyPods(t, ns, app, each) {
-			if !isVirtual(&pod) || !slices.ContainsFunc(moves, func(m *v1alpha1.PodMove) bool { return m.Status.Copy.UID == pod.UID }) {
-				t.Errorf("there is a pod that was not moved: %s", summary([]corev1.Pod{pod}))
-			}
-		}
+	for i, app := range apps {
+		lubeck.expectMoved(t, ns, app, moves[i*each:(i+1)*each])
 	}
 	if stop(); seen.least != each || seen.most > each+1 {
 		t.Errorf("between %d and %d pods of an owner were Ready, want %d or one more", seen.least, seen.most, each)

@@ -169,9 +169,7 @@ func TestPodMoves(t *testing.T) {
 	t.Run("without an owner", func(t *testing.T) {
 		lubeck.debug(t, &lone)
 		moved := lubeck.hasMoved(t, &lone, atHamburg, away)
-		if debuggers := moved.Spec.EphemeralContainers; len(debuggers) > 0 {
-			t.Errorf("the copy has ephemeral containers %+v", debuggers)
-		}
+		expectNoDebugger(t, moved)
 		back := lubeck.hasMoved(t, moved, v1alpha1.MoveDestination{Node: home}, home)
 		if len(back.OwnerReferences) > 0 || back.Labels["app"] != "lone" {
 			t.Errorf("it is now %v", back.ObjectMeta)
