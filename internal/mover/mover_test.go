@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/move"
@@ -203,27 +202,6 @@ func TestPodMoves(t *testing.T) {
 	s.Home.ExpectWrites()
 }
 
-// What the owner does between two of our reads is not seen by halves.
-func TestOwnerMayActWhileWeLook(t *testing.T) {
-	s := newStage(t)
-	s.look()
-	s.starts()
-	s.look()
-	acted := false
-	s.Home.OnRead(func(r testkit.Read) error {
-		if r.Kind == "Pod" && r.Name != "web-1-a" && !acted {
-			acted = true
-			s.adopts()
-		}
-		return nil
-	})
-	s.Home.Wrote()
-	s.expect(s.look(), v1alpha1.MoveSucceeded, metav1.ConditionTrue, v1alpha1.ReasonMoved)
-	if writes := s.Home.Wrote(); slices.Contains(writes, "create/eviction Pod web-1-a") {
-		t.Errorf("the original was evicted: %v", writes)
-	}
-}
-
 func (s *stage) pods() []string { return s.Home.Names(&corev1.PodList{}, ns) }
 
 // untouched checks that the pods are as they were.
@@ -327,31 +305,6 @@ func (s *stage) evicts() {
 		}
 		return nil
 	})
-}
-
-func TestMovesOfOneOwnerFollowEachOther(t *testing.T) {
-	s := newStage(t)
-	s.look()
-	second := s.wanted("second", "web-1-b")
-	s.Home.Put(second)
-	s.World.Reconcile(s.Mover, ns, "second")
-	s.expect(testkit.Get[v1alpha1.PodMove](s.Home, ns, "second"), v1alpha1.MovePending, metav1.ConditionFalse, v1alpha1.ReasonWaitsForOther, "another PodMove")
-	s.starts()
-	s.look()
-	s.adopts()
-	over := s.look()
-	if diff := cmp.Diff([]string{"second"}, names(s.waiting(t.Context(), over))); diff != "" {
-		t.Errorf("who goes on: %s", diff)
-	}
-	s.World.Reconcile(s.Mover, ns, "second")
-	s.expect(testkit.Get[v1alpha1.PodMove](s.Home, ns, "second"), v1alpha1.MoveCopying, metav1.ConditionFalse, v1alpha1.ReasonMoving)
-}
-
-func names(requests []reconcile.Request) (all []string) {
-	for _, r := range requests {
-		all = append(all, r.Name)
-	}
-	return all
 }
 
 func TestAMoveIsRemovedSomeTimeAfterItIsOver(t *testing.T) {
