@@ -76,11 +76,11 @@ func TestPodsKeepTheirNames(t *testing.T) {
 	lubeck.create(t, stuck)
 
 	if toolbox.Spec.NodeName != home {
-		toolbox = *lubeck.keepsName(t, lubeck.moves(t, &toolbox, v1alpha1.MoveDestination{Node: home}, time.Minute), home)
+		toolbox = *lubeck.keepsName(t, lubeck.moves(t, &toolbox, v1alpha1.MoveDestination{Node: home}, waitTimeout), home)
 	}
 	lubeck.awaitsQuotaOf(ctx, t, full)
 	lubeck.debug(t, &toolbox)
-	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, time.Minute), away)
+	moved := lubeck.keepsName(t, lubeck.moves(t, &toolbox, atHamburg, waitTimeout), away)
 	expectNoDebugger(t, moved)
 	expectSamePod(t, moved, hamburg.mustRemotePod(t, moved))
 	if out, err := lubeck.Hanse(ctx, "move", "-n", full, "toolbox", "--to", home, "--method", "DeleteFirst"); err != nil || !strings.Contains(out, "1 pods have moved") {
@@ -129,7 +129,7 @@ func (c *cluster) losesQuota(t *testing.T, pod *corev1.Pod, quota *corev1.Resour
 	t.Helper()
 	c.awaitsQuotaOf(t.Context(), t, pod.Namespace)
 	c.hold(t, *pod)
-	wanted := c.moves(t, pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+	wanted := c.moves(t, pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
 	c.saysHeld(t, wanted)
 	c.mergePatch(t, quota, `{"spec":{"hard":{"pods":"0"}}}`)
 	eventually(t, "the quota has no room", func(ctx context.Context) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -73,7 +72,7 @@ func TestPodsOfEachOwnerMove(t *testing.T) {
 
 	moves := map[string]*v1alpha1.PodMove{}
 	for app, pod := range pods {
-		wanted := podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+		wanted := podMoveOf(&pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
 		if app == "by-hand" {
 			wanted.Spec.Bind = v1alpha1.BindAtCreation
 		}
@@ -177,7 +176,7 @@ func (c *cluster) moveWhileScaled(t *testing.T, ns string) {
 	for app, cost := range map[string]string{"stays": "1", "goes": "-1"} {
 		pod := c.awaitReadyPods(t, ns, app, few)[0]
 		c.mergePatch(t, &pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, corev1.PodDeletionCost, cost))
-		moves[app] = c.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, time.Minute)
+		moves[app] = c.moves(t, &pod, v1alpha1.MoveDestination{Peer: "hamburg"}, waitTimeout)
 	}
 	isOver := func(app string) bool {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(moves[app]), moves[app]); err != nil {

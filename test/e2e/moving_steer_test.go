@@ -109,7 +109,7 @@ func TestPodsAreSteered(t *testing.T) {
 
 	moves := map[string]*v1alpha1.PodMove{}
 	for _, pod := range []*corev1.Pod{&db[0], &db[1], &job, &web, &fast[0], &fast[1], &fast[2]} {
-		wanted := podMoveOf(pod, atHamburg, 2*time.Minute)
+		wanted := podMoveOf(pod, atHamburg, waitTimeout)
 		if pod.Labels["app"] == "fast" {
 			wanted.Spec.Method = v1alpha1.MoveSteer
 		}
@@ -138,7 +138,7 @@ func TestPodsAreSteered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := lubeck.isSteered(t, lubeck.moves(t, now, v1alpha1.MoveDestination{Node: home}, time.Minute), home)
+	back := lubeck.isSteered(t, lubeck.moves(t, now, v1alpha1.MoveDestination{Node: home}, waitTimeout), home)
 	lubeck.describeSays(t, ns, "pod/"+back.Name, v1alpha1.ReasonMoved)
 }
 
@@ -228,15 +228,15 @@ func TestExclusiveVolumeIsSteered(t *testing.T) {
 	lubeck.create(t, lone)
 	pod, alone := lubeck.awaitReadyPods(t, ns, "db", 1)[0], lubeck.awaitReadyPods(t, ns, "lone", 1)[0]
 	to, toOther := other(pod), other(alone)
-	keepsName := lubeck.moves(t, &alone, v1alpha1.MoveDestination{Node: toOther}, time.Minute)
-	surge := podMoveOf(&pod, v1alpha1.MoveDestination{Node: to}, time.Minute)
+	keepsName := lubeck.moves(t, &alone, v1alpha1.MoveDestination{Node: toOther}, waitTimeout)
+	surge := podMoveOf(&pod, v1alpha1.MoveDestination{Node: to}, waitTimeout)
 	surge.Spec.Method = v1alpha1.MoveSurge
 	lubeck.create(t, surge)
 	lubeck.isUntouched(t, &pod, lubeck.awaitMove(t, surge, v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays))
 	held := lubeck.awaitReadyPods(t, ns, "tied", 1)[0]
-	stays := lubeck.moves(t, &held, v1alpha1.MoveDestination{Node: nodes[1]}, time.Minute)
+	stays := lubeck.moves(t, &held, v1alpha1.MoveDestination{Node: nodes[1]}, waitTimeout)
 	lubeck.isUntouched(t, &held, lubeck.awaitMove(t, stays, v1alpha1.MoveFailed, v1alpha1.ReasonVolumeStays))
-	lubeck.isSteered(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: to}, time.Minute), to)
+	lubeck.isSteered(t, lubeck.moves(t, &pod, v1alpha1.MoveDestination{Node: to}, waitTimeout), to)
 	lubeck.keepsName(t, keepsName, toOther)
 }
 
