@@ -53,6 +53,8 @@ const (
 	ConditionDebug = "Debug"
 	// ConditionComplete says that a pod has moved, or, where it is False, why it has not (yet).
 	ConditionComplete = "Complete"
+	// ConditionAcknowledged says that the provider has reserved what a Request asks for.
+	ConditionAcknowledged = "Acknowledged"
 	// ConditionRestored says of a PodMove that failed after its pod was evicted whether there is such a pod again.
 	ConditionRestored = "Restored"
 )
@@ -174,7 +176,8 @@ const (
 	ReasonNoAdvertisement = "NoAdvertisement"
 	// ReasonInvalidQuantity means that a quantity is negative, missing or beyond any real cluster.
 	ReasonInvalidQuantity = "InvalidQuantity"
-	// ReasonExpired means that the advertisement's time to live has passed, or hellos are missing.
+	// ReasonExpired means that the advertisement's time to live has passed, or hellos are missing; or that the time of a reservation is
+	// over.
 	ReasonExpired = "Expired"
 	// ReasonClockSkew means that the sender's clock and ours differ by more than the bound.
 	ReasonClockSkew = "ClockSkew"
@@ -227,6 +230,14 @@ const (
 	ReasonPodNameTaken = "PodNameTaken"
 	// ReasonOffloadingBackOff means that the pod cannot be offloaded (yet). It goes on once what is missing is there.
 	ReasonOffloadingBackOff = "OffloadingBackOff"
+	// ReasonReserved means that what a Request asks for is reserved.
+	ReasonReserved = "Reserved"
+	// ReasonNotOffered means that the provider offers nothing to the consumer that asks.
+	ReasonNotOffered = "NotOffered"
+	// ReasonInvalidExpirationTime means that a Request is to expire in the past, or too late.
+	ReasonInvalidExpirationTime = "InvalidExpirationTime"
+	// ReasonTooExpensive means that what a Request asks for costs more than its maxPrice.
+	ReasonTooExpensive = "TooExpensive"
 	// ReasonNoRoom means that the provider has no node with room for the pod.
 	ReasonNoRoom = "NoRoom"
 	// ReasonScalingUp means that the provider's autoscaler makes room for the pod.

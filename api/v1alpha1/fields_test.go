@@ -10,7 +10,7 @@ import (
 
 // Every string, list and map of our kinds is bounded, and every field explains itself to kubectl.
 func TestFieldsAreBoundedAndDescribed(t *testing.T) {
-	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods", "connections", "exportedservices", "podmoves"} {
+	for _, plural := range []string{"peers", "advertisements", "namespaceoffloadings", "namespacemappings", "shadowpods", "connections", "exportedservices", "podmoves", "requests"} {
 		root := loadKind(t, plural).structural
 		for _, part := range []string{"spec", "status"} {
 			node := root.Properties[part]

@@ -26,6 +26,8 @@ const (
 	LabelClusterID = "hanse.dev/cluster-id"
 	// LabelHomeUID carries, on a remote pod, the UID of the home pod that it runs for.
 	LabelHomeUID = "hanse.dev/home-uid"
+	// LabelRequest carries, on a remote pod, the name of the Request whose reservation it uses.
+	LabelRequest = "hanse.dev/request"
 	// LabelAgentless carries, on what runs a pod in a cluster without Hanse, and on copies of what the pod refers to, the id by
 	// which its home knows that cluster. No two homes know a cluster by the same one.
 	LabelAgentless = "hanse.dev/agentless"

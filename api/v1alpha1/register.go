@@ -30,6 +30,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&PeeringClaim{}, &PeeringClaimList{},
 		&Connection{}, &ConnectionList{},
 		&ExportedService{}, &ExportedServiceList{},
+		&Request{}, &RequestList{},
 		&PodMove{}, &PodMoveList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

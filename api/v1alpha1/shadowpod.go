@@ -56,6 +56,13 @@ type ShadowPodSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Onward string `json:"onward,omitempty"`
+
+	// request is the name of a Request of the consumer whose reservation the pod uses. While that is not acknowledged, or by
+	// default, the pod gets what is reserved for nobody. It cannot change.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Request string `json:"request,omitempty"`
 }
 
 // OnwardPlacement is what one cluster asks of each cluster that a pod is sent on to.

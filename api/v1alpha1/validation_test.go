@@ -46,6 +46,9 @@ const (
 		spec: {pod: {name: $POD, uid: $UID}, destination: $TO, bind: $BIND, deadline: $DEADLINE $MORE}}`
 	shadowPod = `{apiVersion: hanse.dev/v1alpha1, kind: ShadowPod, metadata: {name: web, namespace: x},
 		spec: {homeUID: $UID, pod: $POD, deletionGracePeriodSeconds: $GRACE}}`
+	request = `{apiVersion: hanse.dev/v1alpha1, kind: Request, metadata: {name: $NAME, namespace: x},
+		spec: {application: {uid: $UID, name: shop}, expirationTime: "$UNTIL", maxPrice: {amount: $AMOUNT, currency: EUR},
+			components: [{name: web, replicas: $REPLICAS, resources: {$RESOURCE: $CPU}}, {name: $SECOND, replicas: 1}]}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
 		spec: {by: $BY, namespace: $SPACE, name: web, part: "0", type: $TYPE, exportedAt: "2026-01-01T00:00:00Z", addressType: IPv4,
 			ports: [{port: $PORT}], endpointPorts: [{port: 8080}], endpoints: [{address: $ADDRESS}]}}`
@@ -81,6 +84,8 @@ func TestRules(t *testing.T) {
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
+	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
+	const counted = "pods are counted by replicas"
 	goodExport := []string{"NAME", "provider.shop.web.0", "BY", "Provider", "SPACE", "shop", "TYPE", "ClusterSetIP", "PORT", "80", "ADDRESS", "100.64.1.5"}
 
 	joined := []string{"SPEC", "clusterID: hamburg, roles: [Consumer]"}
@@ -304,6 +309,21 @@ func TestRules(t *testing.T) {
 		{name: "a shadow claim that becomes a snapshot", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"MORE", ", snapshotOf: pvc-0"}, want: "immutable"},
 		{name: "a snapshot that grows", plural: "shadowclaims", template: shadowClaim, good: append([]string{"MORE", ", snapshotOf: pvc-0"}, goodVolume...), update: true, change: []string{"STORAGE", "2Gi"}, want: "storage"},
 		{name: "a shadow claim of another class", plural: "shadowclaims", template: shadowClaim, good: goodVolume, update: true, change: []string{"CLASS", "slow"}, want: "immutable"},
+		{name: "a request", plural: "requests", template: request, good: goodRequest},
+		{name: "a request that is renewed and grows", plural: "requests", template: request, good: goodRequest, update: true, change: []string{"UNTIL", "2026-01-02T00:30:00Z", "REPLICAS", "4"}},
+		{name: "a request for another application", plural: "requests", template: request, good: goodRequest, update: true, change: []string{"UID", "u-2"}, want: "uid is immutable"},
+		{name: "a request for no application", plural: "requests", template: request, good: goodRequest, change: []string{"UID", `""`}, want: "application.uid"},
+		{name: "a request of a long name", plural: "requests", template: request, good: goodRequest, change: []string{"NAME", strings.Repeat("a", 64)}, want: "at most 63 characters"},
+		{name: "a request of no replicas", plural: "requests", template: request, good: goodRequest, change: []string{"REPLICAS", "0"}, want: "replicas"},
+		{name: "a request of negative replicas", plural: "requests", template: request, good: goodRequest, change: []string{"REPLICAS", "-1"}, want: "replicas"},
+		{name: "a request of too many replicas", plural: "requests", template: request, good: goodRequest, change: []string{"REPLICAS", "10001"}, want: "replicas"},
+		{name: "a request of replicas beyond 32 bits", plural: "requests", template: request, good: goodRequest, change: []string{"REPLICAS", "4294967297"}, want: "replicas"},
+		{name: "a request of a whole number", plural: "requests", template: request, good: goodRequest, change: []string{"CPU", "2"}},
+		{name: "a request of more pods for each pod", plural: "requests", template: request, good: goodRequest, change: []string{"RESOURCE", "pods"}, want: counted},
+		{name: "a request by a quota's names", plural: "requests", template: request, good: goodRequest, change: []string{"RESOURCE", "requests.cpu"}, want: counted},
+		{name: "a request of one component twice", plural: "requests", template: request, good: goodRequest, change: []string{"SECOND", "web"}, want: "Duplicate"},
+		{name: "a request at a negative price", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"-1"`}, want: "amount must"},
+		{name: "a request at a price of a huge exponent", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"1e999999999"`}, want: "amount must"},
 		{name: "an exported service", plural: "exportedservices", template: exportedService, good: goodExport},
 		{name: "an exported service of the consumer", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"BY", "Consumer", "NAME", "consumer.shop.web.0"}},
 		{name: "an exported service by nobody", plural: "exportedservices", template: exportedService, good: goodExport, change: []string{"BY", "Admin"}, want: "spec.by"},

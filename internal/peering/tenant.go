@@ -31,6 +31,9 @@ const countMappings = corev1.ResourceName("count/namespacemappings.hanse.dev")
 // countExports is the name under which a quota counts ExportedServices: those of the consumer, and as many of ours.
 const countExports = corev1.ResourceName("count/exportedservices.hanse.dev")
 
+// countRequests is the name under which a quota counts the Requests of the consumer.
+const countRequests = corev1.ResourceName("count/requests.hanse.dev")
+
 // How long something that was deleted or changed in a tenant namespace may stay so: what lies in there is not watched,
 // because that needs rights in all namespaces. After a change of the Peer it is looked sooner, since others of our
 // controllers may have learnt of it later than we, and quotas may not count yet.
@@ -172,6 +175,7 @@ func (t *tenantStep) bound(ctx context.Context, peer *v1alpha1.Peer, namespace s
 	hard := corev1.ResourceList{
 		countMappings: *resource.NewQuantity(int64(namespacesOf(peer)), resource.DecimalSI),
 		countExports:  *resource.NewQuantity(2*v1alpha1.MaxExportedServices, resource.DecimalSI),
+		countRequests: *resource.NewQuantity(v1alpha1.MaxRequests, resource.DecimalSI),
 	}
 	return t.put(ctx, quota, func() { quota.Spec.Hard = hard })
 }

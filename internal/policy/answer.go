@@ -98,6 +98,9 @@ func decode(question Question, answers map[string]ast.Value) (Decision, error) {
 	return decision, err
 }
 
+// decodeNothing is for a question to which the answer is yes or no.
+func decodeNothing(*Decision, map[string]ast.Value) error { return nil }
+
 func decodeOffer(decision *Decision, answers map[string]ast.Value) (err error) {
 	decision.Offer, err = readPatch(answers, offerFields)
 	return err

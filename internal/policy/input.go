@@ -54,10 +54,14 @@ type Facts struct {
 	Class string `json:"class"`
 	// Wish is what the user of the namespace has asked for, for the class if there is one.
 	Wish *v1alpha1.Placement `json:"wish"`
-	// Request is what one of its pods asks for.
+	// Request is what one of its pods asks for; or, of a Request, what all of it asks for.
 	Request corev1.ResourceList `json:"request"`
 	// Pod is the pod that is made for a consumer.
 	Pod *corev1.Pod `json:"pod"`
+	// Reservation is the Request of a consumer.
+	Reservation *v1alpha1.RequestSpec `json:"reservation"`
+	// Price is what that costs for an hour; nil is nothing.
+	Price *v1alpha1.Price `json:"price"`
 }
 
 // A Load is how busy a cluster is.
@@ -97,7 +101,7 @@ func NewTable(rows []TableRow) *Value {
 // NewInput makes an input of the facts. The error is ErrTooLarge if they are too large.
 func NewInput(f Facts) (Input, error) {
 	b := &builder{}
-	in := ast.NewObjectWithCapacity(11)
+	in := ast.NewObjectWithCapacity(13)
 	b.fields(in, reflect.ValueOf(f), nil)
 	switch {
 	case b.failed != nil:

@@ -21,6 +21,8 @@ const (
 	Outgoing Question = "outgoing"
 	// ShadowPod asks whether to run a consumer's pod, and how.
 	ShadowPod Question = "shadowpod"
+	// Request asks whether to reserve for a consumer what its Request asks for.
+	Request Question = "request"
 	// Placement asks which clusters the pods of a namespace prefer, and which they must not use.
 	Placement Question = "placement"
 )
@@ -46,6 +48,7 @@ var decisionPoints = []decisionPoint{
 	{Incoming, []string{"peer", "advertisement", "previous", "table"}, []string{rulePatch}, decodeOffer, 1},
 	{Outgoing, []string{"peer", "advertisement", "load"}, []string{rulePatch}, decodeOffer, 1},
 	{ShadowPod, []string{"peer", "namespace", "pod"}, []string{rulePatch}, decodePod, 1},
+	{Request, []string{"peer", "request", "reservation", "price"}, nil, decodeNothing, 1},
 	{Placement, []string{"table", "namespace", "class", "wish", "request"}, []string{ruleExclude, ruleScore, ruleStrict}, decodeRanking, 20},
 }
 
