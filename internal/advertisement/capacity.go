@@ -25,7 +25,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/reflection"
 )
 
-// capacity follows the pods, nodes, twin namespaces, classes of volumes and advertisements of this cluster and sums up what there is to spare, once for all
+// capacity follows the pods, nodes, twin namespaces, classes of volumes, advertisements and Requests of this cluster and sums up what there is to spare, once for all
 // consumers. A pod that changes costs one addition; the sum is made when somebody looks.
 type capacity struct {
 	informers cache.Informers
@@ -40,7 +40,7 @@ type capacity struct {
 	twins        map[string]string // twin namespace → the consumer whose pods are in it
 	sumStale     bool
 	nodesStale   bool // the nodes or the classes of volumes have changed
-	locksStale   bool // the guarantees have changed
+	locksStale   bool // the guarantees or the reservations have changed
 	sum          exchange.Capacity
 	locks        locks
 	load         policy.Load
@@ -100,7 +100,7 @@ func (c *capacity) sumUp() offerable {
 		c.load.Allocatable, c.load.Free = c.ledger.Load()
 	}
 	if c.sumStale || c.locksStale {
-		c.locks = locksOf(c.sum, c.guaranteed)
+		c.locks = locksOf(c.sum, c.guaranteed, c.ledger.Reserved())
 	}
 	if c.nodesStale {
 		c.description = c.ledger.Describe(c.config.LabelKeys, c.config.ImagePatterns)
@@ -124,6 +124,7 @@ func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInter
 	}
 	for _, example := range []client.Object{
 		&corev1.Namespace{}, &corev1.Node{}, &corev1.Pod{}, &storagev1.StorageClass{}, &v1alpha1.Advertisement{},
+		&v1alpha1.Request{},
 	} {
 		informer, err := c.informers.GetInformer(ctx, example, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -138,11 +139,11 @@ func (c *capacity) Start(ctx context.Context, _ workqueue.TypedRateLimitingInter
 	return nil
 }
 
-// WaitForSync returns when all namespaces, pods, nodes, classes of volumes and advertisements were handled once.
+// WaitForSync returns when all namespaces, pods, nodes, classes of volumes, advertisements and Requests were handled once.
 func (c *capacity) WaitForSync(ctx context.Context) error {
 	for _, registration := range c.registration {
 		if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-			return errors.New("namespaces, pods, nodes and advertisements were not read in time")
+			return errors.New("namespaces, pods, nodes, advertisements and Requests were not read in time")
 		}
 	}
 	close(c.complete)
@@ -197,6 +198,8 @@ func (c *capacity) take(object any, gone bool) {
 		changed = c.takePod(object, gone)
 	case *v1alpha1.Advertisement:
 		changed = c.takeAd(object, gone)
+	case *v1alpha1.Request:
+		c.takeRequest(object, gone)
 	}
 	if changed {
 		c.changed.send()
@@ -233,6 +236,21 @@ func (c *capacity) takePod(pod *corev1.Pod, gone bool) (changed bool) {
 	}
 	c.sumStale = c.sumStale || changed
 	return changed
+}
+
+// takeRequest enters what was reserved before this process began. From then on, who acknowledges Requests says so before their status
+// does: see Reserve.
+func (c *capacity) takeRequest(request *v1alpha1.Request, gone bool) {
+	peer, inTenant := strings.CutPrefix(request.Namespace, v1alpha1.TenantNamespacePrefix)
+	if !inTenant || c.isComplete() {
+		return
+	}
+	var locked corev1.ResourceList
+	if !gone {
+		locked = request.Locked()
+	}
+	c.ledger.SetReserved(peer, request.Name, locked)
+	c.locksStale = true
 }
 
 // takeAd reports whether what others are offered may change with the advertisement: with our own, what is locked for its consumer changes, and with a provider's, what we pass on. It costs

@@ -256,7 +256,7 @@ func TestLocksAreTheSumOfTheGuarantees(t *testing.T) {
 		}
 		delete(guaranteed, "peer-2")
 		capacity := w.publisher.capacity.look().Capacity
-		locks := locksOf(capacity, guaranteed)
+		locks := locksOf(capacity, guaranteed, nil)
 		for i := range 4 {
 			peer := fmt.Sprint("peer-", i)
 			want := capacity.Availability(peer, exchange.Claims{Guarantee: guaranteed[peer], Others: guaranteed})

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -174,27 +175,32 @@ func spread(interval time.Duration, peer string) time.Duration {
 	return interval - interval/10*time.Duration(hash.Sum32()%100)/100
 }
 
-// locks is what is kept free for consumers: what each is guaranteed and does not hold yet. The sum of all is made once, so
+// locks is what is kept free for consumers: what each is guaranteed, or what is reserved for its Requests, and it does not hold
+// yet. The sum of all is made once, so
 // that what a thousand consumers are offered does not cost a million subtractions.
 type locks struct {
 	missing map[string]corev1.ResourceList // consumer → what is kept free for it
 	total   corev1.ResourceList
 }
 
-func locksOf(capacity exchange.Capacity, guaranteed map[string]corev1.ResourceList) locks {
+func locksOf(capacity exchange.Capacity, guaranteed, reserved map[string]corev1.ResourceList) locks {
 	l := locks{missing: make(map[string]corev1.ResourceList, len(guaranteed)), total: corev1.ResourceList{}}
 	for peer, guarantee := range guaranteed {
 		held, missing := capacity.Held(peer), corev1.ResourceList{}
 		for name, quantity := range guarantee {
-			lack, total := quantity.DeepCopy(), l.total[name]
+			lack := quantity.DeepCopy()
 			lack.Sub(held[name])
-			if lack.Sign() <= 0 {
-				continue
+			if lack.Sign() > 0 {
+				missing[name] = lack
 			}
-			total.Add(lack)
-			missing[name], l.total[name] = lack, total
 		}
 		l.missing[peer] = missing
+	}
+	for peer, rest := range reserved {
+		l.missing[peer] = quota.Max(l.missing[peer], rest)
+	}
+	for _, missing := range l.missing {
+		l.total = quota.Add(l.total, missing)
 	}
 	return l
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 // The one who lets pods of consumers in asks here what there is for them, so that what is promised is what is kept.
 
-// WaitForRoom returns when it is known what there is, and what of it is guaranteed to whom.
+// WaitForRoom returns when it is known what there is, what of it is guaranteed to whom, and what was reserved before.
 func (p *Publisher) WaitForRoom(ctx context.Context) error {
 	select {
 	case <-p.capacity.complete:
@@ -18,19 +20,56 @@ func (p *Publisher) WaitForRoom(ctx context.Context) error {
 	}
 }
 
-// Claim enters what all pods of the consumer ask for that were let in, see exchange.Ledger.
-func (p *Publisher) Claim(consumer string, all corev1.ResourceList) {
+// Claim enters what pods of the consumer ask for that were let in, see exchange.Ledger.
+func (p *Publisher) Claim(consumer string, claim exchange.Claim) {
 	c := p.capacity
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ledger.Claim(consumer, all)
+	c.ledger.Claim(consumer, claim)
+	c.locksStale = c.locksStale || claim.Request != ""
 }
 
-// Short returns a resource of which the consumer cannot have so much more without taking what others are guaranteed, and
-// whether there is one.
-func (p *Publisher) Short(consumer string, more corev1.ResourceList) (corev1.ResourceName, bool) {
+// Short returns a resource of which a pod of the consumer cannot have so much more without taking what is promised to others, see
+// exchange.Ledger.
+func (p *Publisher) Short(consumer, request string, more corev1.ResourceList) (corev1.ResourceName, bool) {
 	c := p.capacity
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ledger.Short(consumer, more, c.config.Margin)
+	return c.ledger.Short(consumer, request, more, c.config.Margin)
+}
+
+// Reserve reserves so much for the Request of the consumer, or returns what is missing, see exchange.Ledger. All others are told
+// at once that they are offered less.
+func (p *Publisher) Reserve(consumer, request string, all corev1.ResourceList) *exchange.Missing {
+	c := p.capacity
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := c.ledger.Reserve(consumer, request, all, c.config.Margin)
+	if missing == nil {
+		c.reservedChanged()
+	}
+	return missing
+}
+
+// SetReserved enters what stays reserved for the Request of the consumer, see exchange.Ledger.
+func (p *Publisher) SetReserved(consumer, request string, all corev1.ResourceList) {
+	c := p.capacity
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ledger.SetReserved(consumer, request, all)
+	c.reservedChanged()
+}
+
+// Untaken returns what is reserved for the Request of the consumer and not taken, and for its other ones, see exchange.Ledger.
+func (p *Publisher) Untaken(consumer, request string) (own, others corev1.ResourceList) {
+	c := p.capacity
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Untaken(consumer, request)
+}
+
+// reservedChanged is called with the lock held.
+func (c *capacity) reservedChanged() {
+	c.locksStale = true
+	c.changed.send()
 }

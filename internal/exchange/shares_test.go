@@ -24,7 +24,8 @@ func TestSharesAreWhatASumWouldSay(t *testing.T) {
 		})
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			s := drawnSnapshot(t)
-			switch rapid.IntRange(0, 6).Draw(t, "step") {
+			request := rapid.SampledFrom([]string{"", "shop", "stock"}).Draw(t, "request")
+			switch rapid.IntRange(0, 8).Draw(t, "step") {
 			case 0:
 				for _, n := range s.Nodes {
 					l.SetNode(n)
@@ -40,9 +41,13 @@ func TestSharesAreWhatASumWouldSay(t *testing.T) {
 			case 4:
 				l.SetOwner("ns", rapid.SampledFrom([]string{"", "lubeck", "kiel"}).Draw(t, "owner"))
 			case 5:
-				l.Claim(peer.Draw(t, "peer"), amount.Draw(t, "claim"))
+				l.Claim(peer.Draw(t, "peer"), Claim{All: amount.Draw(t, "claim"), Request: request, Taken: amount.Draw(t, "taken")})
 			case 6:
 				l.Guarantee(peer.Draw(t, "peer"), amount.Draw(t, "guarantee"))
+			case 7:
+				l.SetReserved(peer.Draw(t, "peer"), request, amount.Draw(t, "reserved"))
+			case 8:
+				l.Reserve(peer.Draw(t, "peer"), request, amount.Draw(t, "asked"), amount.Draw(t, "margin"))
 			}
 			checkShares(t, l)
 		}
@@ -65,17 +70,25 @@ func checkShares(t *rapid.T, l *Ledger) {
 			held[peer].book(sum, 1)
 		}
 	}
-	underway, locked, guaranteed := amounts{}, amounts{}, amounts{}
+	underway, locked, promised := amounts{}, amounts{}, amounts{}
 	for peer, of := range l.byPeer {
 		expectSum(t, "held by "+peer, held[peer], of.held)
 		underway.book(of.underway(), 1)
 		locked.book(of.lacks(), 1)
-		guaranteed.book(of.guaranteed, 1)
+		promised.book(of.guaranteed, 1)
+		reserved, untaken := amounts{}, amounts{}
+		for _, r := range of.requests {
+			reserved.book(r.reserved, 1)
+			untaken.book(r.untaken(), 1)
+		}
+		expectSum(t, "reserved for "+peer, reserved, of.reserved)
+		expectSum(t, "not taken by "+peer, untaken, of.untaken)
+		promised.book(reserved, 1)
 	}
 	expectSum(t, "free", free, l.free)
 	expectSum(t, "underway", underway, l.underway)
 	expectSum(t, "locked", locked, l.locked)
-	expectSum(t, "guaranteed", guaranteed, l.guaranteed)
+	expectSum(t, "promised", promised, l.promised)
 }
 
 func expectSum(t *rapid.T, what string, want, got amounts) {
@@ -103,12 +116,12 @@ func TestNobodyTakesWhatOthersAreGuaranteed(t *testing.T) {
 		margin, asked := cpu("margin", 500), cpu("asked", 5000)
 		kept := amountOf(corev1.ResourceCPU, guaranteed[corev1.ResourceCPU])
 		room := 4000 - amountOf(corev1.ResourceCPU, margin[corev1.ResourceCPU]) - kept
-		_, short := l.Short("lubeck", asked, margin)
+		_, short := l.Short("lubeck", "", asked, margin)
 		wants := amountOf(corev1.ResourceCPU, asked[corev1.ResourceCPU])
 		if want := kept > 0 && wants > 0 && wants > room; short != want {
 			t.Fatalf("short: %t, want %t", short, want)
 		}
-		if _, short := l.Short("kiel", asked, margin); short {
+		if _, short := l.Short("kiel", "", asked, margin); short {
 			t.Fatal("what is guaranteed to nobody else is refused")
 		}
 	})

@@ -79,7 +79,7 @@ func (d *decision) await(s *observation, short *shortage) {
 }
 
 func claimantOf(shadow *v1alpha1.ShadowPod, peer string) claimant {
-	return claimant{NamespacedName: client.ObjectKeyFromObject(shadow), uid: shadow.UID, peer: peer}
+	return claimant{NamespacedName: client.ObjectKeyFromObject(shadow), uid: shadow.UID, peer: peer, request: shadow.Spec.Request}
 }
 
 // readPeer returns the Peer, or an empty one when it is gone: its twins then go too.
@@ -133,6 +133,9 @@ func build(seen *observation, peer *v1alpha1.Peer) (*corev1.Pod, error) {
 		return nil, err
 	}
 	pod.Labels[v1alpha1.LabelPeer] = seen.peer
+	if seen.shadow.Spec.Request != "" {
+		pod.Labels[v1alpha1.LabelRequest] = seen.shadow.Spec.Request
+	}
 	if mayEnd(pod) {
 		pod.Finalizers = []string{v1alpha1.FinalizerRemotePod}
 	}
@@ -160,7 +163,7 @@ func (r *shadowPodReconciler) podChanged(ctx context.Context, o client.Object) [
 	}
 	if owner := v1alpha1.OwnerShadowPod(pod); owner != nil && owner.Name == pod.Name && !hasEnded(&pod.Status) {
 		if peer := r.peerOf(ctx, pod.Namespace); peer != "" {
-			who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer}
+			who := claimant{NamespacedName: client.ObjectKeyFromObject(pod), uid: owner.UID, peer: peer, request: pod.Labels[v1alpha1.LabelRequest]}
 			r.ledger.see(who, exchange.Count(pod))
 		}
 	}
@@ -227,14 +230,26 @@ func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *
 	if !r.config.Decider.HasPolicies(policy.ShadowPod) {
 		return nil
 	}
+	facts := policy.Facts{Time: seen.now, Peer: peer, Namespace: seen.twin, Pod: pod}
+	answer, left := askPolicies(ctx, r.config.Decider, policy.ShadowPod, facts, what)
+	if answer.Pod != nil {
+		answer.Pod.Apply(pod)
+	}
+	return left
+}
+
+// askPolicies asks the question, and returns the answer if that is yes, or what the policies have against it.
+func askPolicies(
+	ctx context.Context, decider policy.Decider, question policy.Question, facts policy.Facts, what string,
+) (policy.Decision, *refusal) {
 	answer := policy.Decision{}
-	input, err := policy.NewInput(policy.Facts{Time: seen.now, Peer: peer, Namespace: seen.twin, Pod: pod})
+	input, err := policy.NewInput(facts)
 	if err == nil {
-		answer, err = r.config.Decider.Decide(ctx, policy.ShadowPod, input)
+		answer, err = decider.Decide(ctx, question, input)
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Info("The policies gave no answer", "cause", err.Error())
-		return &refusal{
+		return policy.Decision{}, &refusal{
 			v1alpha1.ReasonPolicyFailed, "The provider's policies gave no answer about " + what + ": Hanse asks them again", policyRetryAtMost,
 		}
 	}
@@ -243,12 +258,9 @@ func (r *shadowPodReconciler) ask(ctx context.Context, seen *observation, peer *
 		if answer.Reason != "" {
 			message += ": " + answer.Reason
 		}
-		return &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: message}
+		return policy.Decision{}, &refusal{reason: v1alpha1.ReasonRefusedByPolicy, message: message}
 	}
-	if answer.Pod != nil {
-		answer.Pod.Apply(pod)
-	}
-	return nil
+	return answer, nil
 }
 
 // policiesChanged looks again at all that have no pod. What runs is not asked about.

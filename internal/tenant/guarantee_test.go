@@ -39,16 +39,34 @@ func newRoom(cpu string) *room {
 	return r
 }
 
-func (r *room) Claim(peer string, all corev1.ResourceList) {
+func (r *room) Claim(peer string, claim exchange.Claim) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ledger.Claim(peer, all)
+	r.ledger.Claim(peer, claim)
 }
 
-func (r *room) Short(peer string, more corev1.ResourceList) (corev1.ResourceName, bool) {
+func (r *room) Short(peer, request string, more corev1.ResourceList) (corev1.ResourceName, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.ledger.Short(peer, more, nil)
+	return r.ledger.Short(peer, request, more, nil)
+}
+
+func (r *room) Reserve(peer, request string, all corev1.ResourceList) *exchange.Missing {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Reserve(peer, request, all, nil)
+}
+
+func (r *room) SetReserved(peer, request string, all corev1.ResourceList) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ledger.SetReserved(peer, request, all)
+}
+
+func (r *room) Untaken(peer, request string) (own, others corev1.ResourceList) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Untaken(peer, request)
 }
 
 func (*room) WaitForRoom(context.Context) error { return nil }

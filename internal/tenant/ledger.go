@@ -3,8 +3,6 @@ package tenant
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,40 +12,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-// claimant is a ShadowPod that needs a pod, and the peer whose it is.
+// claimant is a ShadowPod that needs a pod, the peer whose it is, and the Request of the peer that it names, if any.
 type claimant struct {
 	types.NamespacedName
-	uid  types.UID
-	peer string
+	uid     types.UID
+	peer    string
+	request string
 }
 
 // ledger says how much the pods of each peer ask for, in all its twins together. A ShadowPod has an account there from
 // the moment in which it gets room for its pod, which is before the pod exists, until it needs no pod any more. So pods
 // that the cache does not show yet count, a pod that is made again keeps its place, and none counts twice.
 //
-// It decides, in one place, whether a pod may come in: within the limits of its peer, and without taking what others are
-// guaranteed.
+// It decides, in one place, whether a pod may come in and whether a Request is acknowledged: within the limits of the peer, and
+// without taking what others are promised.
 type ledger struct {
 	wake func([]reconcile.Request) // has those looked at again that may have room now
 	room Room
+	uses func(requestKey) // is told that the pods of a Request ask for more or less
 
 	mu       sync.Mutex
 	accounts map[types.NamespacedName]account
-	used     map[string]corev1.ResourceList   // peer → sum of its accounts
-	waiting  map[types.NamespacedName]*waiter // ShadowPods without a pod
-	rooms    map[string]*waitingRoom          // peer → those of them that wait for room
+	used     map[string]corev1.ResourceList     // peer → sum of its accounts
+	taken    map[requestKey]corev1.ResourceList // Request → sum of the accounts that name it
+	waiting  map[types.NamespacedName]*waiter   // ShadowPods without a pod
+	rooms    map[string]*waitingRoom            // peer → those of them that wait for room
 }
 
-// A Room knows what this cluster has for the pods of peers, and what of that is guaranteed to whom.
+// A Room knows what this cluster has for the pods of peers, and what of that is guaranteed to whom, or reserved for which Request.
+// Its methods but the last are those of exchange.Ledger.
 type Room interface {
-	// Claim is told what all pods of the peer ask for that were let in, whether they are on a node or not.
-	Claim(peer string, all corev1.ResourceList)
-	// Short returns a resource of which the peer cannot have so much more without taking what others are guaranteed, and
-	// whether there is one.
-	Short(peer string, more corev1.ResourceList) (corev1.ResourceName, bool)
-	// WaitForRoom returns when both are known.
+	Claim(peer string, claim exchange.Claim)
+	Short(peer, request string, more corev1.ResourceList) (corev1.ResourceName, bool)
+	Reserve(peer, request string, all corev1.ResourceList) *exchange.Missing
+	SetReserved(peer, request string, all corev1.ResourceList)
+	Untaken(peer, request string) (own, others corev1.ResourceList)
+	// WaitForRoom returns when it is known what there is, and what of it is promised to whom.
 	WaitForRoom(ctx context.Context) error
 }
 
@@ -61,6 +64,8 @@ func newLedger(room Room, wake func([]reconcile.Request)) *ledger {
 	return &ledger{
 		wake:     wake,
 		room:     room,
+		uses:     func(requestKey) {},
+		taken:    map[requestKey]corev1.ResourceList{},
 		accounts: map[types.NamespacedName]account{},
 		used:     map[string]corev1.ResourceList{},
 		waiting:  map[types.NamespacedName]*waiter{},
@@ -77,10 +82,10 @@ func (l *ledger) enter(who claimant) {
 		l.set(who.NamespacedName, nil)
 	}
 	l.stepOut(who.NamespacedName)
-	l.waiting[who.NamespacedName] = &waiter{peer: who.peer}
+	l.waiting[who.NamespacedName] = &waiter{peer: who.peer, request: who.request}
 }
 
-// reserve gives the ShadowPod room for its pod if the limits, and what others are guaranteed, leave it. If they do not, the
+// reserve gives the ShadowPod room for its pod if the limits, and what others are promised, leave it. If they do not, the
 // ShadowPod has nothing any more, and reserve returns what is short.
 func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) *shortage {
 	l.mu.Lock()
@@ -95,14 +100,14 @@ func (l *ledger) reserve(who claimant, demand, limits corev1.ResourceList) *shor
 		l.standInLine(who, demand, limits)
 	default: // nobody tells when others need less
 		l.set(who.NamespacedName, nil)
-		l.waiting[who.NamespacedName] = &waiter{peer: who.peer}
+		l.waiting[who.NamespacedName] = &waiter{peer: who.peer, request: who.request}
 	}
 	l.call(who.peer) // it may take less than it was called for
 	return short
 }
 
 // change gives the ShadowPod, whose pod exists, room for what it is about to ask for if the limits, and what others are
-// guaranteed, leave it. If they do not, it keeps what it has, and change returns what is short. What it will need no more is
+// promised, leave it. If they do not, it keeps what it has, and change returns what is short. What it will need no more is
 // free once it is seen to.
 func (l *ledger) change(who claimant, demand, limits corev1.ResourceList) *shortage {
 	l.mu.Lock()
@@ -115,20 +120,17 @@ func (l *ledger) change(who claimant, demand, limits corev1.ResourceList) *short
 	return short
 }
 
-// short returns the first limit, by name, that the demand would exceed, or else what it would take of others' guarantees.
-// What the ShadowPod has already does not stand against it, and what is not asked for cannot be short.
+// short returns the first limit, by name, that the demand would exceed, or else what it would take of what others are promised.
+// What the ShadowPod has already does not stand against it, and what is not asked for cannot be short. What is reserved counts
+// as used, so that a limit cannot stand against the pods that it is reserved for.
 func (l *ledger) short(who claimant, demand, limits corev1.ResourceList) *shortage {
 	has := l.accounts[who.NamespacedName].demand
-	others := quota.Subtract(l.used[who.peer], has)
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		asked, limit, total := demand[name], limits[name], others[name]
-		total.Add(asked)
-		if !asked.IsZero() && total.Cmp(limit) > 0 {
-			return &shortage{reason: v1alpha1.ReasonLimitExceeded, resource: name, limit: limit, asked: asked}
-		}
-	}
 	more := quota.SubtractWithNonNegativeResult(demand, has)
-	if name, is := l.room.Short(who.peer, more); is {
+	taken := quota.Add(quota.Subtract(l.used[who.peer], has), l.reservedBeside(who.peer, who.request, more))
+	if name, is := beyond(limits, demand, taken); is {
+		return &shortage{reason: v1alpha1.ReasonLimitExceeded, resource: name, limit: limits[name], asked: demand[name]}
+	}
+	if name, is := l.room.Short(who.peer, who.request, more); is {
 		return &shortage{reason: v1alpha1.ReasonNoRoom, resource: name, asked: demand[name]}
 	}
 	return nil
@@ -178,29 +180,43 @@ func (l *ledger) waiters(peer string) []reconcile.Request {
 func (l *ledger) set(name types.NamespacedName, next *account) {
 	old, had := l.accounts[name]
 	delete(l.accounts, name)
-	l.book(old.peer, quota.Subtract, old.demand)
+	l.book(old.claimant, quota.Subtract, old.demand)
 	var demand corev1.ResourceList
 	if next != nil {
 		demand = next.demand
 		l.accounts[name] = *next
-		l.book(next.peer, quota.Add, demand)
+		l.book(next.claimant, quota.Add, demand)
 	}
 	if had && (next == nil || len(grown(old.demand, demand)) > 0) {
 		l.call(old.peer)
 	}
 }
 
-func (l *ledger) book(peer string, by func(a, b corev1.ResourceList) corev1.ResourceList, demand corev1.ResourceList) {
-	l.used[peer] = quota.RemoveZeros(by(l.used[peer], demand))
-	if len(l.used[peer]) == 0 {
-		delete(l.used, peer)
+func (l *ledger) book(who claimant, by adding, demand corev1.ResourceList) {
+	if who.peer == "" {
+		return
 	}
-	if peer != "" {
-		l.room.Claim(peer, l.used[peer])
+	addTo(l.used, who.peer, by, demand)
+	claim := exchange.Claim{All: l.used[who.peer], Request: who.request}
+	if key := (requestKey{who.peer, who.request}); who.request != "" {
+		addTo(l.taken, key, by, demand)
+		claim.Taken = l.taken[key]
+		l.uses(key)
+	}
+	l.room.Claim(who.peer, claim)
+}
+
+// adding adds two lists, or subtracts the second one.
+type adding func(a, b corev1.ResourceList) corev1.ResourceList
+
+func addTo[K comparable](sums map[K]corev1.ResourceList, of K, by adding, demand corev1.ResourceList) {
+	sums[of] = quota.RemoveZeros(by(sums[of], demand))
+	if len(sums[of]) == 0 {
+		delete(sums, of)
 	}
 }
 
-// shortage is what stands against a pod: a limit, or what others are guaranteed, of which its peer learns nothing.
+// shortage is what stands against a pod: a limit, or what others are promised, of which its peer learns nothing.
 type shortage struct {
 	reason       string
 	resource     corev1.ResourceName

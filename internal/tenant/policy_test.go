@@ -20,14 +20,19 @@ import (
 
 // fakePolicies answer as the set of modules says, which is the built-in default alone if there is none.
 type fakePolicies struct {
-	set    *policy.Set
-	err    error
-	asked  int
-	change func()
+	question policy.Question // by default that about pods
+	set      *policy.Set
+	err      error
+	asked    int
+	change   func()
 }
 
 func (p *fakePolicies) HasPolicies(question policy.Question) bool {
-	return question == policy.ShadowPod && (p.set != nil || p.err != nil)
+	asked := policy.ShadowPod
+	if p.question != "" {
+		asked = p.question
+	}
+	return question == asked && (p.set != nil || p.err != nil)
 }
 
 func (p *fakePolicies) Decide(ctx context.Context, _ policy.Question, input policy.Input) (policy.Decision, error) {

@@ -38,7 +38,7 @@ type Config struct {
 	Kinds []reflection.ListedKind
 	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Room is asked whether there is room for each pod that others are not guaranteed.
+	// Room is asked whether there is room for each pod and each Request that others are not promised.
 	Room Room
 	// Decider is asked about each pod that is made for a consumer.
 	Decider policy.Decider
@@ -71,7 +71,8 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 		reports:     newEventBudgets(eventWritesPerSecond, eventWritesAtOnce),
 		definitions: &definitions{client: mgr.GetClient(), namespace: cfg.Namespace, clock: cfg.Clock},
 	}
-	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), objects.setup(mgr), pods.setup(mgr)); err != nil {
+	requests := newRequestReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader(), pods.ledger)
+	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), objects.setup(mgr), pods.setup(mgr), requests.setup(mgr, pods)); err != nil {
 		return err
 	}
 	if !cfg.Network {

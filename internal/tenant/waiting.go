@@ -16,21 +16,23 @@ import (
 // waiter is a ShadowPod without a pod. It stands in line for room, or was called because there is room, or is being looked at,
 // or waits for something else.
 type waiter struct {
-	peer  string
-	line  *line         // in which it stands, or from which it was called; nil for none
-	place *list.Element // in the line, nil if it was called
+	peer    string
+	request string
+	line    *line         // in which it stands, or from which it was called; nil for none
+	place   *list.Element // in the line, nil if it was called
 }
 
 // waitingRoom has the ShadowPods of one peer that wait for room. A freed place calls no more of them than have room there
 // together: if all were looked at for each place, the policies would be asked about all of them each time.
 type waitingRoom struct {
 	limits corev1.ResourceList // as the last one that got in line found them
-	lines  map[string]*line    // what pods ask for → who waits for that
+	lines  map[string]*line    // Request and what pods ask for → who waits for that
 	called corev1.ResourceList // what those ask for that were called and have not been looked at since
 }
 
-// line is of those whose pods ask for the same: a place is compared with each line, and not with each ShadowPod.
+// line is of those whose pods ask for the same, for the same Request: a place is compared with each line, and not with each ShadowPod.
 type line struct {
+	request string // that they name
 	demand  corev1.ResourceList
 	members list.List // names of ShadowPods, who came first is first
 }
@@ -43,13 +45,15 @@ func (l *ledger) standInLine(who claimant, demand, limits corev1.ResourceList) {
 		l.rooms[who.peer] = room
 	}
 	room.limits = limits
-	key := keyOf(demand)
+	key := who.request + " " + keyOf(demand)
 	at := room.lines[key]
 	if at == nil {
-		at = &line{demand: demand}
+		at = &line{request: who.request, demand: demand}
 		room.lines[key] = at
 	}
-	l.waiting[who.NamespacedName] = &waiter{peer: who.peer, line: at, place: at.members.PushBack(who.NamespacedName)}
+	l.waiting[who.NamespacedName] = &waiter{
+		peer: who.peer, request: who.request, line: at, place: at.members.PushBack(who.NamespacedName),
+	}
 }
 
 func keyOf(demand corev1.ResourceList) string {
@@ -102,7 +106,8 @@ func (l *ledger) call(peer string) {
 	var requests []reconcile.Request
 	taken := quota.Add(l.used[peer], room.called)
 	for key, line := range room.lines {
-		for line.members.Len() > 0 && fits(line.demand, taken, room.limits) {
+		reserved := l.reservedBeside(peer, line.request, line.demand)
+		for line.members.Len() > 0 && fits(line.demand, quota.Add(taken, reserved), room.limits) {
 			name := line.members.Remove(line.members.Front()).(types.NamespacedName) //nolint:forcetypeassert // there is nothing else
 			l.waiting[name].place = nil
 			room.called, taken = quota.Add(room.called, line.demand), quota.Add(taken, line.demand)
@@ -120,12 +125,6 @@ func (l *ledger) call(peer string) {
 
 // fits says whether the limits leave room for the demand beside what is taken.
 func fits(demand, taken, limits corev1.ResourceList) bool {
-	for name, limit := range limits {
-		asked, total := demand[name], taken[name]
-		total.Add(asked)
-		if !asked.IsZero() && total.Cmp(limit) > 0 {
-			return false
-		}
-	}
-	return true
+	_, is := beyond(limits, demand, taken)
+	return !is
 }

@@ -1,0 +1,199 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/policy"
+)
+
+// usageDelay is how long after the pods of a Request have changed its status says so. Many pods that come together cost one write.
+const usageDelay = time.Second
+
+// requestReconciler answers Requests, each version of a Request once, and ends what it has acknowledged. The ledger knows what is
+// reserved now; the status of a Request is what is known of it after a restart. So more is reserved before the status says so, and less
+// after that.
+type requestReconciler struct {
+	config Config
+	client client.Client
+	live   client.Reader
+	ledger *ledger
+	queue  lateQueue
+}
+
+func newRequestReconciler(cfg Config, c client.Client, live client.Reader, l *ledger) *requestReconciler {
+	r := &requestReconciler{config: cfg, client: c, live: live, ledger: l}
+	l.uses = func(of requestKey) {
+		if queue := r.queue.get(); queue != nil {
+			queue.AddAfter(reconcile.Request{NamespacedName: of.namespacedName()}, usageDelay)
+		}
+	}
+	return r
+}
+
+func (r *requestReconciler) setup(mgr ctrl.Manager, pods *shadowPodReconciler) error {
+	// Nothing is acknowledged before it is known what pods of peers ask for.
+	known := handler.Funcs{CreateFunc: func(
+		ctx context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request],
+	) {
+		if e.IsInInitialList {
+			pods.podChanged(ctx, e.Object)
+		}
+	}}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("request").
+		For(&v1alpha1.Request{}, builder.WithPredicates(specChanges)).
+		Watches(&corev1.Pod{}, known, builder.WithPredicates(remotePods)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(r.requestsOf), builder.WithPredicates(specChanges)).
+		WatchesRawSource(&r.queue).
+		WatchesRawSource(roomKnown{r.config.Room}).
+		WithOptions(options()).
+		Complete(r)
+}
+
+// roomKnown is a source of nothing. No worker begins before it is known what room there is.
+type roomKnown struct{ Room }
+
+// Start implements source.Source.
+func (roomKnown) Start(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return nil
+}
+
+// WaitForSync implements source.SyncingSource.
+func (k roomKnown) WaitForSync(ctx context.Context) error { return k.WaitForRoom(ctx) }
+
+// requestsOf returns the Requests of the peer, which end when the peer is no consumer any more.
+func (r *requestReconciler) requestsOf(ctx context.Context, peer client.Object) []reconcile.Request {
+	return requestsIn(ctx, r.client, v1alpha1.TenantNamespace(peer.GetName()), &v1alpha1.RequestList{})
+}
+
+// requestFacts are what there is of one Request.
+type requestFacts struct {
+	asked *v1alpha1.Request
+	peer  *v1alpha1.Peer // an empty one if it is gone
+	now   time.Time
+}
+
+// Reconcile answers one Request, if it has not been answered, and ends its reservation in time.
+func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	of := requestKeyOf(request.NamespacedName)
+	seen, err := r.observe(ctx, r.client, request)
+	if err == nil && seen != nil && (seen.unanswered() || seen.ends()) {
+		// Who answers what the cache shows late would answer twice, or end what was renewed.
+		seen, err = r.observe(ctx, r.live, request)
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if seen == nil {
+		r.ledger.keep(of, nil)
+		return reconcile.Result{}, nil
+	}
+	next := answerTo(seen)
+	next.status.Used = r.ledger.usedBy(of)
+	if seen.ends() {
+		next.expire()
+	}
+	if seen.unanswered() {
+		if err := r.answer(ctx, seen, next); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if err := r.report(ctx, seen.asked, &next.status); err != nil {
+		return reconcile.Result{}, err
+	}
+	if seen.unanswered() || seen.ends() {
+		r.ledger.keep(of, next.status.Reserved)
+	}
+	return reconcile.Result{RequeueAfter: next.again()}, nil
+}
+
+// observe returns nil if there is no Request, or it is going.
+func (r *requestReconciler) observe(ctx context.Context, reader client.Reader, request reconcile.Request) (*requestFacts, error) {
+	seen := &requestFacts{asked: &v1alpha1.Request{}, peer: &v1alpha1.Peer{}, now: r.config.Clock.Now()}
+	if err := reader.Get(ctx, request.NamespacedName, seen.asked); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !seen.asked.DeletionTimestamp.IsZero() {
+		return nil, nil
+	}
+	peer := requestKeyOf(request.NamespacedName).peer
+	if err := r.client.Get(ctx, client.ObjectKey{Name: peer}, seen.peer); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read Peer %s: %w", peer, err)
+	}
+	return seen, nil
+}
+
+// answer judges the Request, and reserves what it asks for if nothing stands against it.
+func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next *requestAnswer) error {
+	of, demand := requestKeyOf(client.ObjectKeyFromObject(seen.asked)), exchange.DemandOf(seen.asked.Spec.Components)
+	price, left, err := r.judge(ctx, seen, demand)
+	if err != nil {
+		return err
+	}
+	if left == nil {
+		left = r.ledger.acknowledge(of, demand, seen.asked.Locked(), limitsOf(seen.peer).Resources)
+	}
+	if left != nil {
+		next.refuse(left)
+		return nil
+	}
+	next.acknowledge(demand, price)
+	ctrl.LoggerFrom(ctx).Info("Acknowledged", "application", seen.asked.Spec.Application.Name)
+	return nil
+}
+
+// judge says what the demand costs, and what stands against the Request whatever room there is.
+func (r *requestReconciler) judge(
+	ctx context.Context, seen *requestFacts, demand corev1.ResourceList,
+) (*v1alpha1.Price, *refusal, error) {
+	if reason, message := barred(seen.peer); reason != "" {
+		return nil, &refusal{reason: reason, message: message}, nil
+	}
+	offer := &v1alpha1.Advertisement{}
+	key := client.ObjectKey{Namespace: seen.asked.Namespace, Name: r.config.ClusterID}
+	if err := r.client.Get(ctx, key, offer); client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("read Advertisement %s: %w", key, err)
+	}
+	if offer.Name == "" {
+		return nil, &refusal{reason: v1alpha1.ReasonNotOffered, message: "The provider offers nothing to this cluster: " +
+			"ask again when there is an Advertisement"}, nil
+	}
+	price := exchange.PriceOf(offer.Spec.Prices, demand)
+	if reason, message := exchange.ObjectionTo(&seen.asked.Spec, price, seen.now); reason != "" {
+		return nil, &refusal{reason: reason, message: message}, nil
+	}
+	if !r.config.Decider.HasPolicies(policy.Request) {
+		return price, nil, nil
+	}
+	_, left := askPolicies(ctx, r.config.Decider, policy.Request, policy.Facts{
+		Time: seen.now, Peer: seen.peer, Request: demand, Reservation: &seen.asked.Spec, Price: price,
+	}, "the Request")
+	return price, left, nil
+}
+
+// report writes the status if it has changed. Nobody else writes it.
+func (r *requestReconciler) report(ctx context.Context, asked *v1alpha1.Request, status *v1alpha1.RequestStatus) error {
+	if equality.Semantic.DeepEqual(&asked.Status, status) {
+		return nil
+	}
+	changed := asked.DeepCopy()
+	changed.Status = *status
+	if err := client.IgnoreNotFound(r.client.Status().Patch(ctx, changed, client.MergeFrom(asked))); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}
