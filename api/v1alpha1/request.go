@@ -134,6 +134,8 @@ type RequestStatus struct {
 	Used corev1.ResourceList `json:"used,omitempty"`
 }
 
+// Its spec has one writer, and so has its status, as those of a ShadowPod: who wrote their fields would be longer than they are.
+
 // Request asks a provider to reserve room for an application, and has the provider's answer. It lives in the consumer's
 // tenant namespace at the provider. What is acknowledged is locked: pods of others find no room there, nor do pods of the same
 // consumer that do not name the Request (spec.request of their ShadowPods). Deleting the Request gives the room back. The end
@@ -158,9 +160,11 @@ type Request struct {
 
 	// spec is what the consumer asks for.
 	// +required
+	// +structType=atomic
 	Spec RequestSpec `json:"spec"`
 	// status is the provider's answer.
 	// +optional
+	// +structType=atomic
 	Status RequestStatus `json:"status,omitempty"`
 }
 

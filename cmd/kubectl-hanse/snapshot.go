@@ -48,6 +48,7 @@ const (
 	partConnections  part = "connections"
 	partVolumes      part = "volumes"
 	partShadowClaims part = "claims of peers"
+	partRequests     part = "Requests of peers"
 	partWarnings     part = "warnings of Services and claims"
 )
 
@@ -75,6 +76,7 @@ type snapshot struct {
 	warnings    eventsv1.EventList // of a namespace
 	stored      []local.Stored     // our data at peers
 	claims      v1alpha1.ShadowClaimList
+	requests    v1alpha1.RequestList
 	connections v1alpha1.ConnectionList
 	errs        map[part]error
 }
@@ -132,6 +134,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partNamespaces:   list(&s.namespaces, client.HasLabels{v1alpha1.LabelType}),
 		partShadowPods:   list(&s.shadowPods),
 		partShadowClaims: list(&s.claims),
+		partRequests:     list(&s.requests),
 		partVolumes:      func() error { return s.readStored(ctx, c) },
 		partDaemonSets:   list(&s.daemonSets),
 		partServices:     list(&s.services, users),
@@ -310,6 +313,16 @@ func (s *snapshot) brokenClaimsOf(peer string) []string {
 			return ""
 		}
 		return client.ObjectKeyFromObject(claim).String() + " (" + printable(ready.Message) + ")"
+	})
+}
+
+// reservationsOf says what is reserved here for a peer, of each of its Requests.
+func (s *snapshot) reservationsOf(peer string) []string {
+	return namesOf(s.requests.Items, func(request *v1alpha1.Request) string {
+		if request.Namespace != v1alpha1.TenantNamespace(peer) || len(request.Locked()) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%s (%s, until %s)", request.Name, amounts(request.Locked()), date(request.Status.ValidUntil))
 	})
 }
 

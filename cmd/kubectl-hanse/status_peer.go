@@ -43,6 +43,7 @@ func printPeer(d *document, peer *peerStatus) {
 		about.add("It is offered", offered(&peer.OfferedToIt, "its answer"))
 		about.add("Its namespaces", orElse(strings.Join(peer.Twins, ", "), none))
 		about.add("Its pods", fmt.Sprint(peer.Guests))
+		about.add("Its reservations", strings.Join(peer.Reservations, ", "))
 		about.add("Its broken claims", strings.Join(peer.BrokenClaims, ", "))
 	}
 	if s := peer.Services; s != nil {

@@ -136,7 +136,16 @@ func friend() []client.Object {
 	there.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: "data-0"}
 	there.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: v1alpha1.VolumesDriver, VolumeHandle: "danzig/shop/pvc-1"}
 	here := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-2"}}
-	return append(guest("danzig"), peer, found, tunnel, there, here, shadowClaim("pvc-8", ""), shadowClaim("pvc-9", "no volumes are offered here"))
+	reserved := &v1alpha1.Request{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("danzig"), Name: "shop"},
+		Status: v1alpha1.RequestStatus{
+			Phase: v1alpha1.RequestAcknowledged, Reserved: corev1.ResourceList{"cpu": resource.MustParse("3"), "pods": resource.MustParse("6")},
+			ValidUntil: &metav1.Time{Time: time.Date(2026, 3, 1, 18, 0, 0, 0, time.UTC)},
+		},
+	}
+	refused := reserved.DeepCopy()
+	refused.Name, refused.Status.Phase = "stock", v1alpha1.RequestRefused
+	return append(guest("danzig"), reserved, refused, peer, found, tunnel, there, here, shadowClaim("pvc-8", ""), shadowClaim("pvc-9", "no volumes are offered here"))
 }
 
 // shadowClaim is one of danzig, and what is said of it.

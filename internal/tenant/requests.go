@@ -148,9 +148,11 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 		left = r.ledger.acknowledge(of, demand, seen.asked.Locked(), limitsOf(seen.peer).Resources)
 	}
 	if left != nil {
+		answered.WithLabelValues(left.reason).Inc()
 		next.refuse(left)
 		return nil
 	}
+	answered.WithLabelValues(v1alpha1.ReasonReserved).Inc()
 	next.acknowledge(demand, price)
 	ctrl.LoggerFrom(ctx).Info("Acknowledged", "application", seen.asked.Spec.Application.Name)
 	return nil

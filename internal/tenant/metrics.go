@@ -1,0 +1,15 @@
+package tenant
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var answered = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "hanse_requests_answered_total",
+	Help: "Answers to Requests of consumers, by reason: Reserved is yes.",
+}, []string{"reason"})
+
+func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
+	metrics.Registry.MustRegister(answered)
+}
