@@ -91,7 +91,7 @@ type requestFacts struct {
 func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	of := requestKeyOf(request.NamespacedName)
 	seen, err := r.observe(ctx, r.client, request)
-	if err == nil && seen != nil && (seen.unanswered() || seen.ends()) {
+	if err == nil && seen != nil && seen.open() {
 		// Who answers what the cache shows late would answer twice, or end what was renewed.
 		seen, err = r.observe(ctx, r.live, request)
 	}
@@ -104,18 +104,13 @@ func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	}
 	next := answerTo(seen)
 	next.status.Used = r.ledger.usedBy(of)
-	if seen.ends() {
-		next.expire()
-	}
-	if seen.unanswered() {
-		if err := r.answer(ctx, seen, next); err != nil {
-			return reconcile.Result{}, err
-		}
+	if err := r.answer(ctx, seen, next); err != nil {
+		return reconcile.Result{}, err
 	}
 	if err := r.report(ctx, seen.asked, &next.status); err != nil {
 		return reconcile.Result{}, err
 	}
-	if seen.unanswered() || seen.ends() {
+	if seen.open() {
 		r.ledger.keep(of, next.status.Reserved)
 	}
 	return reconcile.Result{RequeueAfter: next.again()}, nil
@@ -137,8 +132,15 @@ func (r *requestReconciler) observe(ctx context.Context, reader client.Reader, r
 	return seen, nil
 }
 
-// answer judges the Request, and reserves what it asks for if nothing stands against it.
+// answer ends a reservation whose time is over, and judges a Request that has no answer: what it asks for is reserved if nothing
+// stands against it.
 func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next *requestAnswer) error {
+	if seen.ends() {
+		next.expire()
+	}
+	if !seen.unanswered() {
+		return nil
+	}
 	of, demand := requestKeyOf(client.ObjectKeyFromObject(seen.asked)), exchange.DemandOf(seen.asked.Spec.Components)
 	price, left, err := r.judge(ctx, seen, demand)
 	if err != nil {

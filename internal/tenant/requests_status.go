@@ -10,6 +10,9 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// open says whether something is to be decided.
+func (f *requestFacts) open() bool { return f.unanswered() || f.ends() }
+
 // unanswered says whether there is a version of the Request that has no answer yet.
 func (f *requestFacts) unanswered() bool {
 	status := &f.asked.Status

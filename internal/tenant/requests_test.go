@@ -123,8 +123,12 @@ func TestAcknowledgedIsReserved(t *testing.T) {
 		peer, request, cpu string
 		want               bool
 	}{
-		{"kiel", "", "1", true}, {"kiel", "", "1001m", false}, {"kiel", "shop", "1001m", false},
-		{"lubeck", "", "1001m", false}, {"lubeck", "shop", "3", true}, {"lubeck", "shop", "4", true},
+		{"kiel", "", "1", true},
+		{"kiel", "", "1001m", false},
+		{"kiel", "shop", "1001m", false},
+		{"lubeck", "", "1001m", false},
+		{"lubeck", "shop", "3", true},
+		{"lubeck", "shop", "4", true},
 	} {
 		if c.fits(test.peer, test.request, test.cpu) != test.want {
 			t.Errorf("%+v", test)
