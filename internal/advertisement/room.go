@@ -56,8 +56,9 @@ func (p *Publisher) SetReserved(consumer, request string, all corev1.ResourceLis
 	c := p.capacity
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ledger.SetReserved(consumer, request, all)
-	c.reservedChanged()
+	if c.ledger.SetReserved(consumer, request, all) {
+		c.reservedChanged()
+	}
 }
 
 // Untaken returns what is reserved for the Request of the consumer and not taken, and for its other ones, see exchange.Ledger.

@@ -116,3 +116,23 @@ func BenchmarkRefuseHundredThousandImages(b *testing.B) {
 		}
 	}
 }
+
+// To let a pod in costs the same however many Requests there are.
+func BenchmarkReserved(b *testing.B) {
+	for _, requests := range []int{0, 1, 100} {
+		b.Run(fmt.Sprintf("%d Requests of each of 100 peers", requests), func(b *testing.B) {
+			l := NewLedger()
+			l.SetNode(node("a"))
+			l.Guarantee("kiel", cores(1))
+			for i := range 100 * requests {
+				l.SetReserved(fmt.Sprint("peer-", i%100), fmt.Sprint("request-", i/100), cores(1))
+			}
+			pod := resources("cpu", "1m", "memory", "1Mi", "pods", "1")
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Short("peer-7", "request-0", pod, nil)
+				l.Claim("peer-7", Claim{All: pod, Request: "request-0", Taken: pod})
+			}
+		})
+	}
+}

@@ -137,11 +137,17 @@ func (l *Ledger) Guarantee(peer string, guarantee corev1.ResourceList) {
 	l.change(peer, func(s *share) { s.guaranteed = amountsOf(guarantee) })
 }
 
-// SetReserved enters what is reserved for the Request of the peer, whether or not there is so much. Nothing ends the reservation.
-func (l *Ledger) SetReserved(peer, request string, all corev1.ResourceList) {
+// SetReserved enters what is reserved for the Request of the peer, whether or not there is so much, and says whether that changed
+// anything. Nothing ends the reservation.
+func (l *Ledger) SetReserved(peer, request string, all corev1.ResourceList) (changed bool) {
 	l.change(peer, func(s *share) {
-		s.changeRequest(request, func(r *reservation) { r.reserved = amountsOf(all) })
+		s.changeRequest(request, func(r *reservation) {
+			before := r.reserved
+			r.reserved = amountsOf(all)
+			changed = !maps.Equal(before, r.reserved)
+		})
 	})
+	return changed
 }
 
 // A Missing is how much of a resource there would have to be besides what there is.

@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,5 +43,26 @@ func TestRequestOfAPodIsGuarded(t *testing.T) {
 		"another": {review: review{by: peer, old: naming("shop"), object: naming("stock")}, want: "spec.request"},
 		"none":    {review: review{by: peer, old: naming("shop"), object: message(t, "ShadowPod", "")}, want: "spec.request"},
 		"later":   {review: review{by: peer, old: message(t, "ShadowPod", ""), object: naming("shop")}, want: "spec.request"},
+	})
+}
+
+// The API server gives a policy a budget, and refuses what it cannot be asked about any more.
+func TestTheLargestRequestIsWithinTheBudget(t *testing.T) {
+	var components []string
+	for c := range 32 {
+		var resources []string
+		for r := range 8 {
+			resources = append(resources, fmt.Sprintf("%s-%d: %q", strings.Repeat("r", 98), r, strings.Repeat("1", 19)+"m"))
+		}
+		components = append(components, fmt.Sprintf("{name: %s-%02d, replicas: 10000, resources: {%s}}", strings.Repeat("n", 60), c, strings.Join(resources, ", ")))
+	}
+	largest := func(more string) *unstructured.Unstructured {
+		return read(t, fmt.Sprintf("{apiVersion: hanse.dev/v1alpha1, kind: Request, metadata: {namespace: hanse-peer-turin, name: shop}, spec: {components: [%s%s]}}",
+			strings.Join(components, ", "), more))
+	}
+	expectDecisions(t, validatingPolicy(t, "hanse-guard-objects"), map[string]decision{
+		"the largest":           {review: review{by: peer, object: largest("")}},
+		"one that ends badly":   {review: review{by: peer, object: largest(", {name: x, resources: {cpu: -1}}")}, want: "spec.components.resources"},
+		"one that is no longer": {review: review{by: peer, old: largest(""), object: largest("")}},
 	})
 }

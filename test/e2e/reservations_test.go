@@ -89,11 +89,13 @@ func (g *guest) awaitPhase(t *testing.T, name string, phase v1alpha1.RequestPhas
 	return request
 }
 
-// mooring is a ShadowPod whose pod asks for so much of the resource, for a Request or for none.
-func mooring(t *testing.T, twin, name string, of corev1.ResourceName, count int, request string) *v1alpha1.ShadowPod {
+func units(of corev1.ResourceName, count int) string { return fmt.Sprintf("%s: %d", of, count) }
+
+// mooring is a ShadowPod whose pod asks for those units, for a Request or for none.
+func mooring(t *testing.T, twin, name, units, request string) *v1alpha1.ShadowPod {
 	t.Helper()
 	made := shadow(t, twin, name, strings.ReplaceAll(busyPod, "resources: {requests: {cpu: 1m, memory: 8Mi}}",
-		fmt.Sprintf("resources: {requests: {cpu: 1m, memory: 8Mi, %s: %d}, limits: {%s: %d}}", of, count, of, count)))
+		fmt.Sprintf("resources: {requests: {cpu: 1m, memory: 8Mi, %s}, limits: {%s}}", units, units)))
 	made.Spec.Request = request
 	return made
 }
@@ -131,6 +133,7 @@ func TestAckReserves(t *testing.T) {
 	const berth = corev1.ResourceName("example.com/berths")
 	hamburg.berths(t, string(berth), 4)
 	holder, other := hamburg.welcome(t, "visby-holder"), hamburg.welcome(t, "visby-other")
+	t.Cleanup(func() { hamburg.disperse(t, []*guest{holder, other}) })
 	holders, others := holder.twin(t, "shop"), other.twin(t, "shop")
 	holder.awaitOffered(t, berth, 4)
 	other.awaitOffered(t, berth, 4)
@@ -143,9 +146,9 @@ func TestAckReserves(t *testing.T) {
 	if reserved := got.Status.Reserved[berth]; reserved.Value() != 3 || !got.Status.ValidUntil.Equal(&got.Spec.ExpirationTime) {
 		t.Errorf("the answer is %+v", got.Status)
 	}
-	other.create(t, other.request("late", berth, 2), mooring(t, others, "large", berth, 2, ""), mooring(t, others, "small", berth, 1, ""),
-		mooring(t, others, "cunning", berth, 2, "shop"))
-	holder.create(t, mooring(t, holders, "without", berth, 2, ""), mooring(t, holders, "own", berth, 3, "shop"))
+	other.create(t, other.request("late", berth, 2), mooring(t, others, "large", units(berth, 2), ""), mooring(t, others, "small", units(berth, 1), ""),
+		mooring(t, others, "cunning", units(berth, 2), "shop"))
+	holder.create(t, mooring(t, holders, "without", units(berth, 2), ""), mooring(t, holders, "own", units(berth, 3), "shop"))
 	other.awaitPhase(t, "late", v1alpha1.RequestRefused, v1alpha1.ReasonNoRoom)
 	other.awaitRefused(t, others, "large")
 	other.awaitRefused(t, others, "cunning")
@@ -166,8 +169,8 @@ func TestAckReserves(t *testing.T) {
 	}
 	t.Log(table)
 
-	if err := errors.Join(holder.Delete(ctx, got), holder.Delete(ctx, mooring(t, holders, "without", berth, 2, "")),
-		holder.Delete(ctx, mooring(t, holders, "own", berth, 3, "shop")), other.Delete(ctx, mooring(t, others, "cunning", berth, 2, "shop"))); err != nil {
+	if err := errors.Join(holder.Delete(ctx, got), holder.Delete(ctx, mooring(t, holders, "without", units(berth, 2), "")),
+		holder.Delete(ctx, mooring(t, holders, "own", units(berth, 3), "shop")), other.Delete(ctx, mooring(t, others, "cunning", units(berth, 2), "shop"))); err != nil {
 		t.Fatal(err)
 	}
 	other.awaitRunning(t, others, "large")
@@ -212,13 +215,13 @@ func TestReservationExpiryKillsNothing(t *testing.T) {
 	holder.awaitOffered(t, berth, 2)
 	holder.create(t, holder.request("shop", berth, 2))
 	got := holder.awaitPhase(t, "shop", v1alpha1.RequestAcknowledged, v1alpha1.ReasonReserved)
-	holder.create(t, mooring(t, holders, "own", berth, 1, "shop"))
+	holder.create(t, mooring(t, holders, "own", units(berth, 1), "shop"))
 	holder.awaitRunning(t, holders, "own")
 	before := &corev1.Pod{}
 	if err := hamburg.Get(ctx, types.NamespacedName{Namespace: holders, Name: "own"}, before); err != nil {
 		t.Fatal(err)
 	}
-	holder.create(t, mooring(t, holders, "next", berth, 1, ""))
+	holder.create(t, mooring(t, holders, "next", units(berth, 1), ""))
 	holder.awaitRefused(t, holders, "next")
 
 	patch := client.MergeFrom(got.DeepCopy())
@@ -255,31 +258,9 @@ func TestNoDoubleSale(t *testing.T) {
 	for _, g := range crowd {
 		g.awaitOffered(t, berth, total)
 	}
-	sales := hamburg.follows(t, berth)
-	var asking sync.WaitGroup
-	var asked atomic.Int32
-	halfway, began := make(chan struct{}), time.Now()
-	for n, g := range crowd {
-		for worker := range 4 {
-			asking.Go(func() {
-				for i := worker; i < each; i += 4 {
-					if err := g.Create(ctx, g.request(fmt.Sprintf("r-%d", i), berth, int32(1+(n+i)%2))); err != nil {
-						t.Errorf("%s asks: %v", g.id, err)
-					}
-					if asked.Add(1) == guests*each/2 {
-						close(halfway)
-					}
-				}
-			})
-		}
-	}
-	<-halfway
-	hamburg.kill9(t, "manager")
-	asking.Wait()
-	if t.Failed() {
-		return
-	}
-	eventually(t, "all Requests are answered, and what there is is sold", func(context.Context) error { return sales.complete(guests*each, total) })
+	sales, began := hamburg.follows(t, berth), time.Now()
+	askAll(t, crowd, each, berth, func() { hamburg.kill9(t, "manager") })
+	eventually(t, "all Requests are answered, and all berths are sold", func(context.Context) error { return sales.complete(guests*each, total) })
 	// What one gives back, others may have; nobody has it twice.
 	for i := range each {
 		if err := client.IgnoreNotFound(crowd[0].Delete(ctx, crowd[0].request(fmt.Sprintf("r-%d", i), berth, 1))); err != nil {
@@ -293,6 +274,35 @@ func TestNoDoubleSale(t *testing.T) {
 	t.Logf("at most %d of %d were sold at a time, in %s", sales.atMost(), total, time.Since(began).Round(time.Millisecond))
 	if sales.atMost() > total {
 		t.Error("more was sold than there is")
+	}
+}
+
+// askAll has each guest ask for one berth or two so many times, many at once, and calls halfway in between.
+func askAll(t *testing.T, crowd []*guest, each int, berth corev1.ResourceName, halfway func()) {
+	t.Helper()
+	const workers = 4
+	var asking sync.WaitGroup
+	var asked atomic.Int32
+	half := make(chan struct{})
+	for n, g := range crowd {
+		for worker := range workers {
+			asking.Go(func() {
+				for i := worker; i < each; i += workers {
+					if err := g.Create(t.Context(), g.request(fmt.Sprintf("r-%d", i), berth, int32(1+(n+i)%2))); err != nil {
+						t.Errorf("%s asks: %v", g.id, err)
+					}
+					if int(asked.Add(1)) == len(crowd)*each/2 {
+						close(half)
+					}
+				}
+			})
+		}
+	}
+	<-half
+	halfway()
+	asking.Wait()
+	if t.Failed() {
+		t.FailNow()
 	}
 }
 
