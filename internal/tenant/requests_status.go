@@ -22,7 +22,8 @@ func (f *requestFacts) unanswered() bool {
 // ends says whether what was acknowledged is to be given back: its time is over, or the peer is no consumer any more.
 func (f *requestFacts) ends() bool {
 	status := &f.asked.Status
-	return status.Phase == v1alpha1.RequestAcknowledged && (!status.ValidUntil.After(f.now) || f.parted())
+	over := status.ValidUntil == nil || !status.ValidUntil.After(f.now)
+	return status.Phase == v1alpha1.RequestAcknowledged && (over || f.parted())
 }
 
 func (f *requestFacts) parted() bool {

@@ -325,6 +325,18 @@ func TestReservationEnds(t *testing.T) {
 	}
 }
 
+// Only the manager writes the status. If somebody else has broken it, nothing is reserved for ever.
+func TestReservationWithoutAnEndIsOver(t *testing.T) {
+	c := newCounter(t, peer())
+	broken := c.ask("shop", "3")
+	broken.Status.ValidUntil = nil
+	c.Home.Put(broken)
+	c.expect(c.look("shop"), v1alpha1.RequestExpired, "0", v1alpha1.ReasonExpired, "")
+	if !c.fits("kiel", "", "4") {
+		t.Error("something is still locked")
+	}
+}
+
 func TestReservationIsRenewed(t *testing.T) {
 	c := newCounter(t, peer())
 	c.ask("shop", "4")
