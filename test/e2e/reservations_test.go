@@ -262,7 +262,7 @@ func TestNoDoubleSale(t *testing.T) {
 	askAll(t, crowd, each, berth, func() { hamburg.kill9(t, "manager") })
 	eventually(t, "all Requests are answered, and all berths are sold", func(context.Context) error { return sales.complete(guests*each, total) })
 	// What one gives back, others may have; nobody has it twice.
-	for i := range each {
+	for i := range each / 3 {
 		if err := client.IgnoreNotFound(crowd[0].Delete(ctx, crowd[0].request(fmt.Sprintf("r-%d", i), berth, 1))); err != nil {
 			t.Error(err)
 		}
