@@ -34,7 +34,7 @@ const (
 	ConditionApplied = "Applied"
 	// ConditionClockSkew says that the clocks of sender and receiver differ by more than the receiver puts up with.
 	ConditionClockSkew = "ClockSkew"
-	// ConditionPlaced says that it was decided where new pods of a namespace go.
+	// ConditionPlaced says that it was decided where new pods of a namespace go, or that every component of an Application has its room.
 	ConditionPlaced = "Placed"
 	// ConditionNetworkPoliciesKept is False as long as there are NetworkPolicies in an offloaded namespace, which hold for its pods at
 	// home alone.
@@ -323,6 +323,10 @@ const (
 	ReasonNodeFull = "NodeFull"
 	// ReasonNotOffloaded means that the namespace's NamespaceOffloading does not let pods run on such a node.
 	ReasonNotOffloaded = "NotOffloaded"
+	// ReasonRequested means that clusters were chosen for an Application, and that not all of them have answered.
+	ReasonRequested = "Requested"
+	// ReasonPlaced means that every component of an Application has its room.
+	ReasonPlaced = "Placed"
 	// ReasonAlreadyThere means that the pod runs at the destination already.
 	ReasonAlreadyThere = "AlreadyThere"
 	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or, with method Surge, not by two pods at once.

@@ -168,6 +168,8 @@ const (
 	FinalizerNamespaceMapping = "hanse.dev/namespace-mapping"
 	// FinalizerPeer holds a Peer until what was made for it in this cluster is gone.
 	FinalizerPeer = "hanse.dev/peer"
+	// FinalizerApplication holds an Application until its Requests at peers are gone.
+	FinalizerApplication = "hanse.dev/application"
 	// FinalizerPodMove holds a PodMove until the move is over, or what it did is undone. The API server puts it on.
 	FinalizerPodMove = "hanse.dev/pod-move"
 )

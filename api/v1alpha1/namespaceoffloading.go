@@ -378,22 +378,46 @@ type ClusterOffloading struct {
 type NamespacePlacementStatus struct {
 	PlacementStatus `json:",inline"`
 
-	// classes are what was decided about the classes that spec.placement names, in their order.
+	// classes are what was decided about the classes that spec.placement names, in their order, and what was agreed for the components
+	// of Applications in the namespace; of these at most 64 are listed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:MaxItems=72
 	Classes []PlacementClassStatus `json:"classes,omitempty"`
 }
 
 // PlacementClassStatus is what was decided about the pods of a class, instead of what was decided about the namespace.
 type PlacementClassStatus struct {
-	// name is that of the class in spec.placement.
+	// name is that of the class in spec.placement, or those of an Application and its component with a slash between them.
 	// +required
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=317
 	Name string `json:"name"`
 
+	// component says of which pods this is the class, and how they leave, if they are those of a component of an Application. It comes
+	// before all that is said of other classes.
+	// +optional
+	Component *ComponentPlacement `json:"component,omitempty"`
+
 	PlacementStatus `json:",inline"`
+}
+
+// ComponentPlacement says how the pods of a component of an Application leave.
+type ComponentPlacement struct {
+	// podLabels are the labels, with their values, that the pods have.
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=8
+	PodLabels map[string]LabelValue `json:"podLabels"`
+
+	// strategy is Remote if the component is at a peer, or waits for a place, and Local if it is in this cluster.
+	// +required
+	Strategy OffloadingStrategy `json:"strategy"`
+
+	// request is the name of the Request at the peer whose reservation the pods use.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Request string `json:"request,omitempty"`
 }
 
 // PlacementStatus is what was decided about where new pods go.

@@ -31,6 +31,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Connection{}, &ConnectionList{},
 		&ExportedService{}, &ExportedServiceList{},
 		&Request{}, &RequestList{},
+		&Application{}, &ApplicationList{},
 		&PodMove{}, &PodMoveList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -49,6 +49,9 @@ const (
 	request = `{apiVersion: hanse.dev/v1alpha1, kind: Request, metadata: {name: $NAME, namespace: x},
 		spec: {application: {uid: $UID, name: shop}, expirationTime: "$UNTIL", maxPrice: {amount: $AMOUNT, currency: EUR},
 			components: [{name: web, replicas: $REPLICAS, resources: {$RESOURCE: $CPU}}, {name: $SECOND, replicas: 1}]}}`
+	application = `{apiVersion: hanse.dev/v1alpha1, kind: Application, metadata: {name: shop, namespace: x},
+		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}}, {name: $SECOND, podLabels: {app: db}, replicas: 1}],
+			placement: {maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
 		spec: {by: $BY, namespace: $SPACE, name: web, part: "0", type: $TYPE, exportedAt: "2026-01-01T00:00:00Z", addressType: IPv4,
 			ports: [{port: $PORT}], endpointPorts: [{port: 8080}], endpoints: [{address: $ADDRESS}]}}`
@@ -84,6 +87,7 @@ func TestRules(t *testing.T) {
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
+	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]"}
 	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
 	const counted = "pods are counted by replicas"
 	goodExport := []string{"NAME", "provider.shop.web.0", "BY", "Provider", "SPACE", "shop", "TYPE", "ClusterSetIP", "PORT", "80", "ADDRESS", "100.64.1.5"}
@@ -322,6 +326,18 @@ func TestRules(t *testing.T) {
 		{name: "a request of more pods for each pod", plural: "requests", template: request, good: goodRequest, change: []string{"RESOURCE", "pods"}, want: counted},
 		{name: "a request by a quota's names", plural: "requests", template: request, good: goodRequest, change: []string{"RESOURCE", "requests.cpu"}, want: counted},
 		{name: "a request of one component twice", plural: "requests", template: request, good: goodRequest, change: []string{"SECOND", "web"}, want: "Duplicate"},
+		{name: "an application", plural: "applications", template: application, good: goodApplication},
+		{name: "an application of no replicas", plural: "applications", template: application, good: goodApplication, change: []string{"REPLICAS", "0"}, want: "replicas"},
+		{name: "an application of negative replicas", plural: "applications", template: application, good: goodApplication, change: []string{"REPLICAS", "-1"}, want: "replicas"},
+		{name: "an application of more pods for each pod", plural: "applications", template: application, good: goodApplication, change: []string{"RESOURCE", "pods"}, want: counted},
+		{name: "an application of one component twice", plural: "applications", template: application, good: goodApplication, change: []string{"SECOND", "web"}, want: "Duplicate"},
+		{name: "an application whose pods have no labels", plural: "applications", template: application, good: goodApplication, change: []string{"LABELS", "{}"}, want: "podLabels"},
+		{name: "an application together with what it has not", plural: "applications", template: application, good: goodApplication, change: []string{"TOGETHER", "[web, cache]"}, want: "name components of this Application"},
+		{name: "an application with a group of one", plural: "applications", template: application, good: goodApplication, change: []string{"TOGETHER", "[web]"}, want: "together"},
+		{name: "an application at a negative price", plural: "applications", template: application, good: goodApplication, change: []string{"PRICE", `"-1"`}, want: "amount"},
+		{name: "an application at a price that takes minutes", plural: "applications", template: application, good: goodApplication, change: []string{"PRICE", `"1e999999999"`}, want: "amount"},
+		{name: "an application without a currency", plural: "applications", template: application, good: goodApplication, change: []string{"CURRENCY", `""`}, want: "currency"},
+		{name: "an application that spreads", plural: "applications", template: application, good: goodApplication, change: []string{"PREFER", "Spread"}, want: "is not spread"},
 		{name: "a request at a negative price", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"-1"`}, want: "amount must"},
 		{name: "a request at a price of a huge exponent", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"1e999999999"`}, want: "amount must"},
 		{name: "an exported service", plural: "exportedservices", template: exportedService, good: goodExport},

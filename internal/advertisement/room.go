@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
@@ -73,4 +74,14 @@ func (p *Publisher) Untaken(consumer, request string) (own, others corev1.Resour
 func (c *capacity) reservedChanged() {
 	c.locksStale = true
 	c.changed.send()
+}
+
+// Home is what this cluster would offer to itself: what is free and not promised to others.
+func (p *Publisher) Home() v1alpha1.AdvertisementSpec {
+	const itself = "." // which no Peer is called, and holds nothing
+	state := p.capacity.look()
+	claims := exchange.Claims{Others: state.locks.against(itself)}
+	return v1alpha1.AdvertisementSpec{
+		Availability: state.Availability(itself, claims), LargestPod: state.LargestPod(itself, claims),
+	}
 }

@@ -200,7 +200,11 @@ func (c *podController) create(ctx context.Context, seen podFacts, link *peers.L
 
 // shadowOf returns the record by which the peer is asked to run the pod.
 func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *podFacts, sent sentPod) (*v1alpha1.ShadowPod, error) {
-	onward, err := c.onward(ctx, home, seen)
+	placement, err := offload.NewPlacement(seen.offloading)
+	if err != nil {
+		return nil, reconcile.TerminalError(&heldError{"the NamespaceOffloading does not fit it: " + bounded(err.Error())})
+	}
+	onward, err := c.onward(ctx, home, placement, seen.peer)
 	if err != nil {
 		return nil, err
 	}
@@ -214,17 +218,15 @@ func (c *podController) shadowOf(ctx context.Context, home *corev1.Pod, seen *po
 		},
 		Spec: v1alpha1.ShadowPodSpec{
 			HomeUID: home.UID, Path: offload.Path(home), Onward: onward, Pod: sent.pod,
+			Request: placement.RequestFor(home, home.Spec.NodeName),
 		},
 	}, nil
 }
 
 // onward returns what is asked of each cluster that the peer sends the pod on to: by the pod's namespace, and by the clusters
 // that the pod has come through.
-func (c *podController) onward(ctx context.Context, home *corev1.Pod, seen *podFacts) (string, error) {
-	placement, err := offload.NewPlacement(seen.offloading)
-	if err != nil {
-		return "", reconcile.TerminalError(&heldError{"the NamespaceOffloading does not fit it: " + bounded(err.Error())})
-	}
+func (c *podController) onward(ctx context.Context, home *corev1.Pod, placement offload.Placement, to string) (string, error) {
+	var err error
 	peerCalled := func(name string) *v1alpha1.Peer {
 		peer := &v1alpha1.Peer{}
 		readErr := c.client.Get(ctx, client.ObjectKey{Name: name}, peer, client.UnsafeDisableDeepCopy)
@@ -234,7 +236,7 @@ func (c *podController) onward(ctx context.Context, home *corev1.Pod, seen *podF
 	asked := placement.AsksOnward(home, func(peer string) string {
 		return cmp.Or(peerCalled(peer).Spec.ClusterID, peer) // one that is no Peer here may be behind one, and is called by its id
 	})
-	away := ptr.Deref(peerCalled(seen.peer).Status.RoundTripTime, metav1.Duration{}).Duration
+	away := ptr.Deref(peerCalled(to).Status.RoundTripTime, metav1.Duration{}).Duration
 	if err != nil {
 		return "", fmt.Errorf("read Peers: %w", err)
 	}

@@ -125,6 +125,7 @@ func (c *Controller) setupOffloadings(mgr ctrl.Manager) error {
 		WatchesMetadata(&networkingv1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(offloadingBeside), builder.WithPredicates(comesOrGoes)).
 		Watches(&v1alpha1.Advertisement{}, atEverything, builder.WithPredicates(
 			predicate.NewPredicateFuncs(o.isCopy), offerChanged)).
+		Watches(&v1alpha1.Application{}, handler.EnqueueRequestsFromMapFunc(offloadingBeside), builder.WithPredicates(agreementChanged)).
 		Watches(&v1alpha1.Peer{}, atEverything, builder.WithPredicates(predicate.Or(specChanged, distanceChanged))).
 		Watches(&corev1.Node{}, atEverything, builder.WithPredicates(virtualNodeChanged)).
 		WatchesRawSource(source.TypedFunc[reconcile.Request](o.start)).

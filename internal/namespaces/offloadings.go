@@ -60,6 +60,9 @@ func (c *offloadings) Reconcile(ctx context.Context, request reconcile.Request) 
 		return reconcile.Result{}, err
 	}
 	again, err := c.place(ctx, request, &seen)
+	if err == nil {
+		err = c.agree(ctx, &seen)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

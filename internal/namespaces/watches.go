@@ -232,3 +232,8 @@ func virtualNodes(ctx context.Context, reader client.Reader) ([]corev1.Node, err
 	}
 	return nodes.Items, nil
 }
+
+// agreementChanged lets through what changes where pods of an Application go.
+var agreementChanged = predicate.Or(specChanged, changed(func(before, after *v1alpha1.Application) bool {
+	return !equality.Semantic.DeepEqual(before.Status.Components, after.Status.Components)
+}))

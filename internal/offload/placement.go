@@ -49,18 +49,35 @@ func (p Placement) ClassOf(pod *corev1.Pod) *v1alpha1.PlacementClass {
 		return nil
 	}
 	classes := p.offloading.Spec.Placement.Classes
-	i := slices.IndexFunc(classes, func(class v1alpha1.PlacementClass) bool {
-		for key, value := range class.PodLabels {
-			if has, labelled := pod.Labels[key]; !labelled || has != string(value) {
-				return false
-			}
-		}
-		return true
-	})
+	i := slices.IndexFunc(classes, func(class v1alpha1.PlacementClass) bool { return HasLabels(pod, class.PodLabels) })
 	if i < 0 {
 		return nil
 	}
 	return &classes[i]
+}
+
+// HasLabels reports whether the pod has all of the labels, with their values.
+func HasLabels(pod *corev1.Pod, all map[string]v1alpha1.LabelValue) bool {
+	for key, value := range all {
+		if has, labelled := pod.Labels[key]; !labelled || has != string(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// Objection says why no pod of the namespace may go to the virtual node, by what was decided about all of them; it is empty if they
+// may.
+func (p Placement) Objection(node string) string {
+	decided := p.offloading.Status.Placement
+	if decided == nil {
+		return "It was not decided yet where pods of the namespace may go"
+	}
+	i := slices.IndexFunc(decided.Nodes, func(n v1alpha1.NodePlacement) bool { return n.Name == node })
+	if i < 0 {
+		return "The NamespaceOffloading does not select it"
+	}
+	return decided.Nodes[i].Excluded
 }
 
 // Decided returns what the manager has decided about pods such as this one: about its class, or else about the namespace.
@@ -68,6 +85,9 @@ func (p Placement) Decided(pod *corev1.Pod) v1alpha1.PlacementStatus {
 	decided := p.offloading.Status.Placement
 	if decided == nil {
 		return v1alpha1.PlacementStatus{}
+	}
+	if own := p.componentOf(pod); own != nil {
+		return own.PlacementStatus
 	}
 	class := p.ClassOf(pod)
 	for i := range decided.Classes {
@@ -196,10 +216,16 @@ func weightBy(preference v1alpha1.PlacementPreference, decision v1alpha1.NodePla
 // Admission returns what admission adds to pods of the class about which that was decided; a nil class is all other pods of
 // the namespace. Under strategy Local it returns nil: admission needs no more than the strategy then.
 func (p Placement) Admission(class *v1alpha1.PlacementClass, decided v1alpha1.PlacementStatus) *v1alpha1.PodAdmission {
-	if p.Strategy() == v1alpha1.StrategyLocal {
+	return p.admission(p.Strategy(), class, decided)
+}
+
+func (p Placement) admission(
+	strategy v1alpha1.OffloadingStrategy, class *v1alpha1.PlacementClass, decided v1alpha1.PlacementStatus,
+) *v1alpha1.PodAdmission {
+	if strategy == v1alpha1.StrategyLocal {
 		return nil
 	}
-	mayStay := p.Strategy() == v1alpha1.StrategyLocalAndRemote
+	mayStay := strategy == v1alpha1.StrategyLocalAndRemote
 	homeFirst := mayStay && !decided.PrefersRemote
 	away := v1alpha1.NodeTerm{MatchExpressions: slices.Concat([]v1alpha1.NodeRequirement{virtualNodes}, p.selected(), p.narrowed(class, decided))}
 	admission := &v1alpha1.PodAdmission{

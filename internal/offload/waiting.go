@@ -53,9 +53,9 @@ func (p Placement) Release(pod *corev1.Pod, hasRoom func(node string) bool) (rel
 	}
 	admission := p.Decided(pod).Admission
 	switch {
-	case p.Strategy() == v1alpha1.StrategyLocal:
+	case p.strategyOf(pod) == v1alpha1.StrategyLocal:
 		return Ungated(pod), true
-	case admission == nil, p.Strategy() == v1alpha1.StrategyRemote && len(room) == 0:
+	case admission == nil, p.strategyOf(pod) == v1alpha1.StrategyRemote && len(room) == 0:
 		return pod, false
 	}
 	released = Ungated(pod)

@@ -1,0 +1,124 @@
+package market
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/peers"
+)
+
+const (
+	fieldOwner = client.FieldOwner("hanse-market")
+	workers    = 4
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+	// settle is for how long changes of offers are gathered before Applications without a place are looked at.
+	settle = time.Second
+	// answerTime is for how long a peer may leave a Request unanswered.
+	answerTime = 30 * time.Second
+	// refusalTime is for how long a peer that has refused is not asked again.
+	refusalTime = time.Minute
+	// lookAgain is how soon an Application without a place is looked at if no offer changes.
+	lookAgain = time.Minute
+)
+
+// requests are what is followed at peers.
+var requests = &peers.Subject{Example: &v1alpha1.Request{}}
+
+// Home tells what this cluster has for pods of its own.
+type Home interface {
+	// Home is what would be offered to ourselves: what is free and not promised to others.
+	Home() v1alpha1.AdvertisementSpec
+}
+
+// Config is what the controller needs.
+type Config struct {
+	// Client reads our own cluster from a cache and writes to it.
+	Client client.Client
+	// Links are the connections to peers.
+	Links *peers.Links
+	Home  Home
+	// Events tells users of their Applications.
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	// ClusterID is the id of this cluster, which names its own advertisements.
+	ClusterID string
+}
+
+// Validate reports what is missing.
+func (c *Config) Validate() error {
+	if c.Client == nil || c.Links == nil || c.Home == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
+		return errors.New("market: Client, Links, Home, Events, Clock and ClusterID are needed")
+	}
+	return nil
+}
+
+// SetupWithManager adds the controller to the manager.
+func SetupWithManager(mgr ctrl.Manager, c Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	a := &applications{c}
+	unplaced := local.Later(settle, a.unplaced)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("market").
+		For(&v1alpha1.Application{}).
+		Watches(&v1alpha1.Advertisement{}, unplaced).
+		Watches(&v1alpha1.NamespaceOffloading{}, unplaced).
+		WatchesRawSource(peers.Changes(c.Links, requests, a.answered)).
+		WatchesRawSource(peers.LinkChanges(c.Links, a.linked)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(a)
+}
+
+// unplaced are the Applications that have no place, or wait for one.
+func (a *applications) unplaced(ctx context.Context, _ client.Object) []reconcile.Request {
+	return a.those(ctx, func(app *v1alpha1.Application) bool { return app.Status.Phase != v1alpha1.ApplicationPlaced })
+}
+
+// answered looks at the Application that the Request is for.
+func (a *applications) answered(ctx context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
+	peer := change.Link.Peer()
+	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool {
+		return asked(app, peer) && (change.Name == "" || change.Name == offload.RequestName(app))
+	}) {
+		queue.Add(request)
+	}
+}
+
+// linked looks at the Applications that have asked the peer for something.
+func (a *applications) linked(ctx context.Context, peer string, queue peers.Queue[reconcile.Request]) {
+	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool { return asked(app, peer) }) {
+		queue.Add(request)
+	}
+}
+
+func (a *applications) those(ctx context.Context, concerned func(*v1alpha1.Application) bool) []reconcile.Request {
+	all := &v1alpha1.ApplicationList{}
+	if err := a.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "List Applications")
+		return nil
+	}
+	var found []reconcile.Request
+	for i := range all.Items {
+		if concerned(&all.Items[i]) {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+		}
+	}
+	return found
+}
