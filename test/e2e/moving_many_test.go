@@ -119,7 +119,7 @@ func (c *cluster) areInTheirMiddle(ctx context.Context, ns string, want int) err
 func TestManyPodsMoveAtOnce(t *testing.T) {
 	ctx := alone(t)
 	const owners = 10
-	each := fromEnvironment(t, "HANSE_MOVES", 30) / owners
+	each := fromEnvironment(t, "HANSE_MOVES", 20) / owners
 	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	apps, moves := lubeck.crowd(t, ns, owners, each)
 	seen, stop := lubeck.watchReady(t, ns, apps...)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -189,12 +190,14 @@ func (c *cluster) exclusiveVolume(t *testing.T, ns string, spec *corev1.PodSpec,
 	t.Helper()
 	claim := claimTemplate("")
 	claim.Namespace, claim.Name, claim.Spec.VolumeName = ns, name, name+"-"+ns
+	path := "/tmp/" + claim.Spec.VolumeName // the nodes share the machine's files
+	t.Cleanup(func() { _ = os.RemoveAll(path) })
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: named(claim.Spec.VolumeName),
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, StorageClassName: "",
 			ClaimRef:               &corev1.ObjectReference{Namespace: ns, Name: claim.Name},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/" + claim.Spec.VolumeName, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: ptr.To(corev1.HostPathDirectoryOrCreate)}},
 		},
 	}
 	if len(node) > 0 {
