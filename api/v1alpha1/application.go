@@ -229,7 +229,7 @@ type PlacedComponent struct {
 	// +optional
 	Price *Price `json:"price,omitempty"`
 
-	// since is when the cluster was chosen.
+	// since is when the cluster was chosen, or asked again.
 	// +required
 	Since metav1.Time `json:"since"`
 }

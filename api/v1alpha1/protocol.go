@@ -22,6 +22,8 @@ type Protocol struct {
 	Mappings bool
 	// ShadowPods: the peer runs a pod for each ShadowPod. Otherwise package agentless makes ReplicaSets and Jobs of them.
 	ShadowPods bool
+	// Requests: the peer reserves room for each Request. Otherwise no component of an Application goes there.
+	Requests bool
 	// Copies: ConfigMaps and Secrets that pods use are copied to the peer.
 	Copies bool
 	// Objects: the peer takes copies of objects of other kinds.
@@ -38,7 +40,7 @@ func (p *Peer) Protocol() Protocol {
 		return Protocol{Copies: p.Spec.Copies == CopiesConfiguration}
 	}
 	return Protocol{
-		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Copies: true,
+		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Requests: true, Copies: true,
 		Objects: true, Claims: true, Network: true,
 	}
 }

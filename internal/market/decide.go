@@ -53,9 +53,12 @@ func (s *scene) decide() v1alpha1.ApplicationStatus {
 
 // isAssigned reports whether the components have the places that they are to have.
 func (s *scene) isAssigned(status *v1alpha1.ApplicationStatus) bool {
-	return s.app.Status.ObservedGeneration == s.app.Generation && s.app.Status.Phase != v1alpha1.ApplicationUnplaced &&
+	return s.isAsBefore() && s.app.Status.Phase != v1alpha1.ApplicationUnplaced &&
 		len(status.Components) == len(s.app.Spec.Components)
 }
+
+// isAsBefore reports whether the status speaks of the spec as it is now.
+func (s *scene) isAsBefore() bool { return s.app.Status.ObservedGeneration == s.app.Generation }
 
 // lost says why the components cannot count on the peer any more; it is empty if they can, or if that is not known yet.
 func (s *scene) lost(peer string, names []string, status *v1alpha1.ApplicationStatus) string {
@@ -63,8 +66,6 @@ func (s *scene) lost(peer string, names []string, status *v1alpha1.ApplicationSt
 	switch {
 	case request != nil && isRefused(request):
 		return "It refuses: " + messageOf(request)
-	case request != nil && request.Status.Phase == v1alpha1.RequestExpired:
-		return "The reservation has expired there"
 	case s.isLate(names, status):
 		return fmt.Sprintf("It has not answered within %s", answerTime)
 	default:
@@ -188,6 +189,8 @@ func (s *scene) forbids(status *v1alpha1.ApplicationStatus, row *exchange.Row) s
 		return "The strategy of the namespace is Local"
 	case refused >= 0:
 		return status.Refusals[refused].Message
+	case !s.reserves[row.Peer]:
+		return "It runs no Hanse, and so reserves nothing"
 	default:
 		return s.placement.Objection(v1alpha1.VirtualNodeName(row.Peer))
 	}
@@ -228,11 +231,13 @@ func (s *scene) settle(status *v1alpha1.ApplicationStatus) {
 	for i := range status.Components {
 		c := &status.Components[i]
 		c.Acknowledged = c.Peer == "" || s.isAcknowledged(c.Peer, status)
+		if !c.Acknowledged && s.wasAcknowledged(c.Peer) { // it is asked again: for more, or since the Request is gone or has expired
+			c.Since = metav1.NewTime(s.now)
+		}
 		if !c.Acknowledged && !slices.Contains(waiting, c.Peer) {
 			waiting = append(waiting, c.Peer)
 		}
 	}
-	status.Price = total(status.Components)
 	if len(waiting) > 0 {
 		status.Phase = v1alpha1.ApplicationRequested
 		s.conclude(status, v1alpha1.ReasonRequested, "Waiting for the answer of "+strings.Join(waiting, ", "))
@@ -261,15 +266,14 @@ func total(components []v1alpha1.PlacedComponent) *v1alpha1.Price {
 func (s *scene) isAcknowledged(peer string, status *v1alpha1.ApplicationStatus) bool {
 	request := s.at[peer]
 	if request == nil {
-		return !s.heard[peer] && s.wasAcknowledged(peer) // it is not known otherwise
+		return !s.heard[peer] && s.isAsBefore() && s.wasAcknowledged(peer) // it is not known otherwise
 	}
 	return request.Status.Phase == v1alpha1.RequestAcknowledged && request.Status.ObservedGeneration == request.Generation &&
 		equality.Semantic.DeepEqual(request.Spec.Components, s.components(peer, status))
 }
 
 func (s *scene) wasAcknowledged(peer string) bool {
-	return s.app.Status.ObservedGeneration == s.app.Generation &&
-		slices.ContainsFunc(s.app.Status.Components, func(c v1alpha1.PlacedComponent) bool { return c.Peer == peer && c.Acknowledged })
+	return slices.ContainsFunc(s.app.Status.Components, func(c v1alpha1.PlacedComponent) bool { return c.Peer == peer && c.Acknowledged })
 }
 
 // components are what is asked for at the peer.
@@ -290,13 +294,35 @@ func (s *scene) conclude(status *v1alpha1.ApplicationStatus, reason, message str
 	if status.Phase == v1alpha1.ApplicationPlaced {
 		state = metav1.ConditionTrue
 	}
-	status.ObservedGeneration, status.Where = s.app.Generation, where(status.Components)
+	status.ObservedGeneration, status.Where, status.Price = s.app.Generation, where(status.Components), total(status.Components)
 	for _, kind := range []string{v1alpha1.ConditionPlaced, v1alpha1.ConditionReady} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: kind, Status: state, Reason: reason, Message: sanitize.Text(message, maxMessage),
 			ObservedGeneration: s.app.Generation, LastTransitionTime: metav1.NewTime(s.now),
 		})
 	}
+}
+
+// ceiling is one of the prices by which the user bounds what the application costs, nil if there is none.
+func (s *scene) ceiling() *v1alpha1.Price {
+	if asked := s.app.Spec.Placement; asked != nil && asked.MaxPrice != nil {
+		return asked.MaxPrice
+	}
+	for i := range s.app.Spec.Components {
+		if most := s.app.Spec.Components[i].MaxPrice; most != nil {
+			return most
+		}
+	}
+	return nil
+}
+
+// priceAt is what the components at the peer cost together.
+func (s *scene) priceAt(peer string, status *v1alpha1.ApplicationStatus) *v1alpha1.Price {
+	there := slices.DeleteFunc(slices.Clone(status.Components), func(c v1alpha1.PlacedComponent) bool { return c.Peer != peer })
+	if sum := total(there); sum != nil {
+		return sum
+	}
+	return &v1alpha1.Price{Currency: s.ceiling().Currency}
 }
 
 // where says in words where the components are.
@@ -326,6 +352,9 @@ func (s *scene) want(peer string, status *v1alpha1.ApplicationStatus) *v1alpha1.
 	wanted.Spec.Application = v1alpha1.RequestedApplication{UID: s.app.UID, Name: s.app.Namespace + "/" + s.app.Name}
 	if !kept {
 		wanted.Spec.Components = components
+	}
+	if s.ceiling() != nil { // if it costs more by now it is not what was chosen
+		wanted.Spec.MaxPrice = s.priceAt(peer, status)
 	}
 	if wanted.Spec.ExpirationTime.Sub(s.now) < v1alpha1.ReservationTime/2 {
 		wanted.Spec.ExpirationTime = metav1.NewTime(s.now.Add(v1alpha1.ReservationTime).Truncate(time.Second))

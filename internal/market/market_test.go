@@ -290,3 +290,62 @@ func TestPodsOfAnApplicationWaitAndGoWhereItIs(t *testing.T) {
 		t.Error("it uses a reservation where there is none")
 	}
 }
+
+func TestAPeerIsAskedAgainBeforeItIsPassedOver(t *testing.T) {
+	for name, change := range map[string]func(*world, *v1alpha1.Application){
+		"for more": func(w *world, app *v1alpha1.Application) {
+			app.Spec.Components[0].Replicas, app.Generation = 3, 1
+			if err := w.Home.Client.Update(w.Context(), app); err != nil {
+				w.Fatal(err)
+			}
+			request := w.requestAt("cheap")
+			request.Status.ObservedGeneration = -1 // no answer to the new spec; the API server would count generations
+			if err := w.there["cheap"].Client.Status().Update(w.Context(), request); err != nil {
+				w.Fatal(err)
+			}
+		},
+		"after its Request was deleted there": func(w *world, _ *v1alpha1.Application) {
+			if err := w.there["cheap"].Client.Delete(w.Context(), w.requestAt("cheap")); err != nil {
+				w.Fatal(err)
+			}
+		},
+		"after its Request has expired": func(w *world, _ *v1alpha1.Application) { w.answer("cheap", v1alpha1.RequestExpired, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]int64{"cheap": 10, "dear": 20})
+			w.looks()
+			w.answer("cheap", v1alpha1.RequestAcknowledged, "")
+			app := w.looks()
+			w.Clock.Step(answerTime)
+			change(w, app)
+			w.expect(w.looks(), "Requested front@cheap back@cheap")
+			w.answer("cheap", v1alpha1.RequestAcknowledged, "")
+			w.expect(w.looks(), "Placed front@cheap! back@cheap!")
+		})
+	}
+}
+
+func TestAPeerWithoutHanseIsNotAsked(t *testing.T) {
+	w := newWorld(t, map[string]int64{"cheap": 10, "dear": 20})
+	peer := testkit.Get[v1alpha1.Peer](w.Home, "", "cheap")
+	peer.Spec.Mode = v1alpha1.ModeAgentless
+	w.Home.Put(peer)
+	w.expect(w.looks(), "Requested front@dear back@dear")
+}
+
+func TestWhatWasChosenForItsPriceIsNotTakenForMore(t *testing.T) {
+	for name, test := range map[string]struct {
+		cents int64
+		want  string
+	}{"dear": {10, "60m"}, "free": {0, "0"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]int64{"cheap": test.cents}, func(app *v1alpha1.Application) {
+				app.Spec.Components[1].MaxPrice = &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "EUR"}
+			})
+			w.looks()
+			if most := w.requestAt("cheap").Spec.MaxPrice; most == nil || most.Amount.String() != test.want || most.Currency != "EUR" {
+				t.Errorf("it may cost %v", most)
+			}
+		})
+	}
+}

@@ -30,12 +30,14 @@ type scene struct {
 	rows []exchange.Row
 	// at are our Requests for the application: peer → the Request.
 	at map[string]*v1alpha1.Request
+	// reserves are the peers that take Requests.
+	reserves map[string]bool
 	// heard are the peers whose Requests are known as they are now.
 	heard map[string]bool
 }
 
 func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (*scene, error) {
-	seen := &scene{app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}}
+	seen := &scene{app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{}}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})
 	if err != nil {
@@ -91,6 +93,9 @@ func (a *applications) look(ctx context.Context, seen *scene, held map[string]co
 		if err := a.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
+	}
+	for i := range all.Items {
+		seen.reserves[all.Items[i].Name] = all.Items[i].Protocol().Requests
 	}
 	own := seen.count(pods.Items, held)
 	copies := slices.DeleteFunc(slices.Clone(ads.Items), func(ad v1alpha1.Advertisement) bool { return ad.Name == a.ClusterID })

@@ -133,6 +133,8 @@ func (p Placement) Excludes(pod *corev1.Pod, node *corev1.Node) string {
 		return "the pod excludes peer " + node.Labels[v1alpha1.LabelPeer]
 	case decisionAbout(decided, node.Name).Excluded != "":
 		return decisionAbout(decided, node.Name).Excluded
+	case p.componentOf(pod) != nil && !slices.Contains(decided.Only, node.Name):
+		return "the pod is of component " + p.componentOf(pod).Name + " of an Application, which is elsewhere or has no place yet"
 	case decided.Strict && len(decided.Only) == 0:
 		return "placement is strict, and no cluster fits"
 	case decided.Strict && !slices.Contains(decided.Only, node.Name):
