@@ -34,8 +34,10 @@ func site(peer string, cores, cents int64, changes ...func(*Row)) Row {
 }
 
 // part is a component whose replicas ask for so many cores each.
-func part(name string, replicas, cores int64) Component {
-	return Component{Name: name, Replicas: replicas, Request: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI)}}
+func part(name string, replicas int32, cores int64) Component {
+	return Component{RequestedComponent: v1alpha1.RequestedComponent{
+		Name: name, Replicas: replicas, Resources: corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI)},
+	}}
 }
 
 func euros(amount string) *v1alpha1.Price {
@@ -144,7 +146,7 @@ func randomJob(t *rapid.T) Job {
 	}
 	parts := int(small("parts", 1, 4))
 	for i := range parts {
-		job.Components = append(job.Components, part(fmt.Sprintf("c%d", i), small("replicas", 1, 3), small("request", 1, 3)))
+		job.Components = append(job.Components, part(fmt.Sprintf("c%d", i), int32(small("replicas", 1, 3)), small("request", 1, 3)))
 	}
 	group := func(label string) [][]int {
 		if parts < 2 || !rapid.Bool().Draw(t, label) {
@@ -183,7 +185,7 @@ func (j *Job) costOf(rows []int) (cost int64, ok bool) {
 	used := map[int]int64{}
 	for i, row := range rows {
 		c := &j.Components[i]
-		cores := c.Replicas * c.Request.Cpu().Value()
+		cores := int64(c.Replicas) * c.Resources.Cpu().Value()
 		used[row] += cores
 		if prices := j.Rows[row].Offer.Prices; prices != nil {
 			price := prices.PerHour[corev1.ResourceCPU]

@@ -118,15 +118,6 @@ func PricePerHour(prices *v1alpha1.Prices, request corev1.ResourceList) Cost {
 	return cost
 }
 
-// Price is the cost of an hour as objects have it, rounded up to what a quantity holds. It is nil if that is nothing.
-func (c Cost) Price() *v1alpha1.Price {
-	if c.PerHour == nil || c.PerHour.Sign() == 0 {
-		return nil
-	}
-	amount := resource.NewDecimalQuantity(*new(inf.Dec).Round(c.PerHour, inf.Scale(-resource.Nano), inf.RoundUp), resource.DecimalSI)
-	return &v1alpha1.Price{Amount: *amount, Currency: c.Currency}
-}
-
 // perByte is one Gi divided by its bytes, which a decimal holds exactly. Nobody could ask for a byte: the finest amount that
 // a quantity holds would make a Gi cost more than a core.
 var perByte, _ = new(inf.Dec).SetString("0.000000000931322574615478515625")

@@ -73,10 +73,10 @@ func (s *scene) lost(peer string, names []string, status *v1alpha1.ApplicationSt
 	}
 }
 
-// isRefused reports whether the provider has refused what the Request asks for now.
+// isRefused reports whether the provider has refused, for good, what the Request asks for now. One that has expired it may take again.
 func isRefused(request *v1alpha1.Request) bool {
-	said := meta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionAcknowledged)
-	return said != nil && said.Status == metav1.ConditionFalse && said.ObservedGeneration == request.Generation
+	return request.Status.ObservedGeneration == request.Generation && request.Status.Phase != v1alpha1.RequestExpired &&
+		meta.IsStatusConditionFalse(request.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 
 func messageOf(request *v1alpha1.Request) string {
@@ -114,7 +114,7 @@ func (s *scene) assign(status *v1alpha1.ApplicationStatus) string {
 	status.Components = nil
 	for i, row := range found.Rows {
 		placed := v1alpha1.PlacedComponent{
-			Name: job.Components[i].Name, Peer: job.Rows[row].Peer, Price: found.PerHour[i].Price(), Since: metav1.NewTime(s.now),
+			Name: job.Components[i].Name, Peer: job.Rows[row].Peer, Price: found.PerHour[i], Since: metav1.NewTime(s.now),
 		}
 		if k := slices.IndexFunc(before, func(c v1alpha1.PlacedComponent) bool { return c.Name == placed.Name }); k >= 0 && before[k].Peer == placed.Peer {
 			placed.Since = before[k].Since
@@ -132,9 +132,7 @@ func (s *scene) job(status *v1alpha1.ApplicationStatus) exchange.Job {
 	for i := range s.app.Spec.Components {
 		c := &s.app.Spec.Components[i]
 		index[c.Name] = i
-		job.Components = append(job.Components, exchange.Component{
-			Name: c.Name, Replicas: int64(c.Replicas), Request: c.Resources, Images: c.Images, MaxPrice: c.MaxPrice,
-		})
+		job.Components = append(job.Components, exchange.Component{RequestedComponent: requested(c), Images: c.Images, MaxPrice: c.MaxPrice})
 	}
 	asked := s.app.Spec.Placement
 	if asked == nil {
@@ -282,10 +280,14 @@ func (s *scene) components(peer string, status *v1alpha1.ApplicationStatus) []v1
 	var found []v1alpha1.RequestedComponent
 	for i := range s.app.Spec.Components {
 		if c := &s.app.Spec.Components[i]; slices.Contains(names, c.Name) {
-			found = append(found, v1alpha1.RequestedComponent{Name: c.Name, Replicas: c.Replicas, Resources: c.Resources})
+			found = append(found, requested(c))
 		}
 	}
 	return found
+}
+
+func requested(c *v1alpha1.ApplicationComponent) v1alpha1.RequestedComponent {
+	return v1alpha1.RequestedComponent{Name: c.Name, Replicas: c.Replicas, Resources: c.Resources}
 }
 
 // conclude sets the conditions by the phase.

@@ -113,7 +113,7 @@ func (w *world) answer(peer string, phase v1alpha1.RequestPhase, message string)
 	request := w.requestAt(peer)
 	request.Status.Phase, request.Status.ObservedGeneration = phase, request.Generation
 	status := metav1.ConditionTrue
-	if phase == v1alpha1.RequestRefused {
+	if phase != v1alpha1.RequestAcknowledged {
 		status = metav1.ConditionFalse
 	}
 	meta.SetStatusCondition(&request.Status.Conditions, metav1.Condition{
