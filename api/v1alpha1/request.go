@@ -149,7 +149,6 @@ type RequestStatus struct {
 // +kubebuilder:printcolumn:name="Price",type=string,JSONPath=`.status.price.amount`
 // +kubebuilder:printcolumn:name="Currency",type=string,JSONPath=`.status.price.currency`
 // +kubebuilder:printcolumn:name="Valid Until",type=string,JSONPath=`.status.validUntil`
-// +kubebuilder:printcolumn:name="Components",type=string,priority=1,JSONPath=`.spec.components[*].name`
 // +kubebuilder:printcolumn:name="Application UID",type=string,priority=1,JSONPath=`.spec.application.uid`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a Request must have at most 63 characters: it is a label of its pods"

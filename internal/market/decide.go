@@ -22,6 +22,7 @@ const (
 	maxShort      = 256
 	maxUnsuitable = 100
 	maxRefusals   = 100
+	maxAsked      = 76 // with as many more as an application has components there are 100 at most
 )
 
 // decide returns what the status is to say now: where the components are, and what keeps them from their places.
@@ -187,6 +188,8 @@ func (s *scene) forbids(status *v1alpha1.ApplicationStatus, row *exchange.Row) s
 		return "The strategy of the namespace is Local"
 	case refused >= 0:
 		return status.Refusals[refused].Message
+	case len(status.AskedAt) >= maxAsked && !slices.Contains(status.AskedAt, row.Peer):
+		return "Too many peers that may hold a Request of this application have not answered"
 	case !s.reserves[row.Peer]:
 		return "It runs no Hanse, and so reserves nothing"
 	default:

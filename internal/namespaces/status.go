@@ -81,16 +81,21 @@ func policiesKept(seen facts) *metav1.Condition {
 	if len(seen.policies) == 0 || seen.offloading.Spec.Strategy == v1alpha1.StrategyLocal {
 		return nil
 	}
-	const shown = 10
-	names := strings.Join(seen.policies[:min(len(seen.policies), shown)], ", ")
-	if more := len(seen.policies) - shown; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
 	kept := condition(v1alpha1.ConditionNetworkPoliciesKept, v1alpha1.ReasonNotEnforced, "No gateway and no peer enforces these NetworkPolicies "+
-		"for pods that run at peers: "+names+". Move pods that need them to a namespace that is not offloaded, or see docs/explanation/network.md "+
+		"for pods that run at peers: "+someOf(seen.policies)+". Move pods that need them to a namespace that is not offloaded, or see docs/explanation/network.md "+
 		"for what pods at peers reach without")
 	kept.ObservedGeneration = seen.offloading.Generation
 	return kept
+}
+
+// someOf names the first of them, and says how many there are besides.
+func someOf(all []string) string {
+	const shown = 10
+	names := strings.Join(all[:min(len(all), shown)], ", ")
+	if more := len(all) - shown; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return names
 }
 
 func placedOf(offloading *v1alpha1.NamespaceOffloading) *metav1.Condition {
@@ -164,12 +169,14 @@ func readiness(seen facts, clusters []v1alpha1.ClusterOffloading) *metav1.Condit
 		return is(v1alpha1.ReasonPending, "No virtual node matches the cluster selector: see `kubectl get nodes -l "+
 			v1alpha1.LabelType+"="+v1alpha1.TypeVirtualNode+" --show-labels`")
 	}
+	names := make([]string, 0, len(clusters))
 	for _, cluster := range clusters {
 		if cluster.State != stateReady {
 			return is(cluster.State, "Peer "+cluster.Peer+": "+cluster.Message)
 		}
+		names = append(names, cluster.Peer)
 	}
-	return is(v1alpha1.ReasonReady, "Every selected peer has a namespace for this one")
+	return is(v1alpha1.ReasonReady, "Every selected peer has a namespace for this one: "+someOf(names))
 }
 
 // condition is True exactly if its reason is Ready.
