@@ -414,6 +414,30 @@ type ComponentPlacement struct {
 	// +required
 	Strategy OffloadingStrategy `json:"strategy"`
 
+	// clusters are the only peers that the pods may run at, also where they are sent on. By default any.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=40
+	Clusters []string `json:"clusters,omitempty"`
+
+	// exclude names peers that the pods must not run at, also where they are sent on.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=40
+	Exclude []string `json:"exclude,omitempty"`
+
+	// maxLatency is how far away, by the round-trip time, a cluster may be that the pods run in, also where they are sent on.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	MaxLatency *metav1.Duration `json:"maxLatency,omitempty"`
+
+	// minBandwidth is how many bytes per second must pass to it.
+	// +optional
+	MinBandwidth *resource.Quantity `json:"minBandwidth,omitempty"`
+
 	// request is the name of the Request at the peer whose reservation the pods use.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63

@@ -275,7 +275,7 @@ func TestPodsOfAnApplicationWaitAndGoWhereItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	decided := func(app *v1alpha1.Application) v1alpha1.PlacementStatus {
-		offloading.Status.Placement.Classes = placement.Components(app)
+		offloading.Status.Placement.Classes = placement.Components(app, offloading.Status.Placement.PlacementStatus)
 		return placement.Decided(pod)
 	}
 	if got := decided(w.looks()); !got.Admission.Gated {

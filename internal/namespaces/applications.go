@@ -30,7 +30,7 @@ func (c *offloadings) agree(ctx context.Context, seen *facts) error {
 	var components []v1alpha1.PlacementClassStatus
 	for i := range sorted {
 		if sorted[i].DeletionTimestamp.IsZero() {
-			components = append(components, seen.placement.Components(&sorted[i])...)
+			components = append(components, seen.placement.Components(&sorted[i], seen.placed.placement.PlacementStatus)...)
 		}
 	}
 	placement := seen.placed.placement.DeepCopy()

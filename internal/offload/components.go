@@ -2,6 +2,7 @@ package offload
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,15 +13,20 @@ import (
 func RequestName(app *v1alpha1.Application) string { return "app-" + string(app.UID) }
 
 // Components returns the classes that the components of the Application are: pods of a component go where it was placed, and wait until
-// then.
-func (p Placement) Components(app *v1alpha1.Application) []v1alpha1.PlacementClassStatus {
+// then. What was decided about the namespace still excludes what it does, wherever the pods are sent on to.
+func (p Placement) Components(app *v1alpha1.Application, decided v1alpha1.PlacementStatus) []v1alpha1.PlacementClassStatus {
+	excluded := slices.DeleteFunc(slices.Clone(decided.Nodes), func(n v1alpha1.NodePlacement) bool { return n.Excluded == "" })
 	var classes []v1alpha1.PlacementClassStatus
 	for i := range app.Spec.Components {
 		c := &app.Spec.Components[i]
 		class := v1alpha1.PlacementClassStatus{
 			Name:            app.Name + "/" + c.Name,
 			Component:       &v1alpha1.ComponentPlacement{PodLabels: c.PodLabels, Strategy: v1alpha1.StrategyRemote},
-			PlacementStatus: v1alpha1.PlacementStatus{Strict: true},
+			PlacementStatus: v1alpha1.PlacementStatus{Strict: true, Nodes: excluded, ExcludedBehind: decided.ExcludedBehind},
+		}
+		if asked := app.Spec.Placement; asked != nil {
+			class.Component.Clusters, class.Component.Exclude = asked.Clusters, asked.Exclude
+			class.Component.MaxLatency, class.Component.MinBandwidth = asked.MaxLatency, asked.MinBandwidth
 		}
 		k := slices.IndexFunc(app.Status.Components, func(at v1alpha1.PlacedComponent) bool { return at.Name == c.Name && at.Acknowledged })
 		switch {
@@ -30,7 +36,9 @@ func (p Placement) Components(app *v1alpha1.Application) []v1alpha1.PlacementCla
 		default:
 			node := v1alpha1.VirtualNodeName(app.Status.Components[k].Peer)
 			class.Component.Request = RequestName(app)
-			class.Nodes, class.Only = []v1alpha1.NodePlacement{{Name: node}}, []string{node}
+			class.Only = []string{node}
+			class.Nodes = slices.SortedFunc(slices.Values(append(excluded[:len(excluded):len(excluded)], v1alpha1.NodePlacement{Name: node})),
+				func(a, b v1alpha1.NodePlacement) int { return strings.Compare(a.Name, b.Name) })
 		}
 		class.Admission = p.admission(class.Component.Strategy, nil, class.PlacementStatus)
 		classes = append(classes, class)

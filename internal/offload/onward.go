@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -59,6 +60,12 @@ func (p Placement) AsksOnward(pod *corev1.Pod, idOf func(peer string) string) *v
 	if class := p.ClassOf(pod); class != nil {
 		said = Inherit(class.Placement, said)
 	}
+	selector := p.offloading.Spec.ClusterSelector
+	if own := p.componentOf(pod); own != nil {
+		c := own.Component
+		said = Inherit(v1alpha1.Placement{Exclude: c.Exclude, MaxLatency: c.MaxLatency, MinBandwidth: c.MinBandwidth}, said)
+		selector = onlyAmong(selector, c.Clusters)
+	}
 	excluded := slices.Concat(said.Exclude, excludedBy(pod))
 	decided := p.Decided(pod)
 	for _, node := range decided.Nodes {
@@ -69,7 +76,7 @@ func (p Placement) AsksOnward(pod *corev1.Pod, idOf func(peer string) string) *v
 	ids := append(clusterIDs(excluded, idOf), decided.ExcludedBehind...)
 	slices.Sort(ids)
 	asks := v1alpha1.OnwardPlacement{
-		ClusterSelector: selectorByID(p.offloading.Spec.ClusterSelector, idOf), Exclude: slices.Compact(ids),
+		ClusterSelector: selectorByID(selector, idOf), Exclude: slices.Compact(ids),
 		MaxPrice: said.MaxPrice, MaxLatency: said.MaxLatency, MinBandwidth: said.MinBandwidth,
 	}
 	if asks.MaxPrice != nil {
@@ -79,6 +86,20 @@ func (p Placement) AsksOnward(pod *corev1.Pod, idOf func(peer string) string) *v
 		return nil
 	}
 	return &asks
+}
+
+// onlyAmong returns the selector for those of the peers, all if there are none, that it selects.
+func onlyAmong(selector *v1alpha1.ClusterSelector, peers []string) *v1alpha1.ClusterSelector {
+	if len(peers) == 0 {
+		return selector
+	}
+	narrowed := ptr.Deref(selector.DeepCopy(), v1alpha1.ClusterSelector{})
+	requirement := v1alpha1.ClusterSelectorRequirement{Key: v1alpha1.LabelPeer, Operator: metav1.LabelSelectorOpIn}
+	for _, peer := range peers {
+		requirement.Values = append(requirement.Values, v1alpha1.LabelValue(peer))
+	}
+	narrowed.MatchExpressions = append(narrowed.MatchExpressions, requirement)
+	return &narrowed
 }
 
 // clusterIDs are the ids of the peers of those names.
