@@ -54,23 +54,23 @@ func TestHomeAPIFromRemotePod(t *testing.T) {
 	lubeck.create(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "kubectl"},
 		Spec: corev1.PodSpec{
-			NodeSelector: atHamburg, RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: "reader",
+			NodeSelector: atHamburg, RestartPolicy: corev1.RestartPolicyOnFailure, ServiceAccountName: "reader", // on a busy machine an API server may not answer at once
 			Containers: []corev1.Container{
 				kubectlContainer("allowed", "get", "configmap", "read-from-afar", "-o", "name"), kubectlContainer("forbidden", "get", "secrets"), whoami,
 			},
 		},
 	})
-	eventually(t, "kubectl has printed what it was asked for", func(ctx context.Context) error {
-		return lubeck.hasPhase(ctx, ns, "kubectl", corev1.PodFailed) // one of the two is refused
-	})
 	for container, want := range map[string]string{
 		"allowed": "configmap/read-from-afar", "forbidden": `User "system:serviceaccount:` + ns + `:reader" cannot list resource "secrets"`,
 		"legacy": "system:serviceaccount:" + ns + ":legacy",
 	} {
-		out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "kubectl", "-c", container)
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("what is %s: kubectl prints %q (%v)", container, out, err)
-		}
+		eventually(t, "kubectl prints what is "+container, func(ctx context.Context) error {
+			out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "kubectl", "-c", container)
+			if err == nil && !strings.Contains(out, want) {
+				err = fmt.Errorf("it prints %q", out)
+			}
+			return err
+		})
 	}
 	pod, err := lubeck.pod(ctx, ns, "kubectl")
 	if err != nil {
@@ -187,11 +187,11 @@ func TestRemoteServerReviewsTokens(t *testing.T) {
 	mount := []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}}
 	reviews := kubectlContainer("review", "create", "--raw", "/apis/authentication.k8s.io/v1/tokenreviews", "-f", "/shared/review.json")
 	reviews.VolumeMounts = mount
-	server := shellPod(ns, "server", `nc -l -p 9000 > /shared/token && printf '{"kind": "TokenReview", "apiVersion": `+
+	server := shellPod(ns, "server", `until nc -l -p 9000 > /shared/token && test -s /shared/token; do :; done; printf '{"kind": "TokenReview", "apiVersion": `+
 		`"authentication.k8s.io/v1", "spec": {"audiences": ["server"], "token": "%s"}}' "$(cat /shared/token)" > /shared/review.json`)
 	server.Spec.InitContainers, server.Spec.Containers = server.Spec.Containers, []corev1.Container{reviews}
 	server.Spec.InitContainers[0].VolumeMounts = mount
-	server.Spec.NodeSelector, server.Spec.ServiceAccountName, server.Spec.RestartPolicy = atHamburg, "server", corev1.RestartPolicyNever
+	server.Spec.NodeSelector, server.Spec.ServiceAccountName, server.Spec.RestartPolicy = atHamburg, "server", corev1.RestartPolicyOnFailure
 	server.Spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	lubeck.create(t, server)
 
