@@ -184,7 +184,7 @@ fi
 if [ "$status" != 0 ]; then
 	echo '== what the stories that failed said last'
 	awk '/^=== (NAME|RUN|CONT)/ { story = $3 }
-		/^    [a-z_]+_test\.go:[0-9]+: / && !/: waited / { said[story] = said[story] substr($0, 1, 500) "\n" }
+		/^    [a-z_]+_test\.go:[0-9]+: / && !/: (waited|needs:) / { said[story] = said[story] substr($0, 1, 500) "\n" }
 		/^ *--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 12 ? n - 12 : 1; i < n; i++) print $3 lines[i] }' "$told" |
 		tee "${FAILURES:-/dev/null}"
 fi
