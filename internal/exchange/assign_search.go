@@ -9,8 +9,6 @@ import (
 
 	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
 // A weight is by what assignments compare, the first number first: the price of an hour, that of the placement, how many pairs that
@@ -89,8 +87,6 @@ func newSearch(job *Job) *search {
 			s.consider(u, j)
 		}
 	}
-	// What has the fewest choices decides first.
-	slices.SortStableFunc(s.units, func(a, b *unit) int { return cmp.Compare(len(a.found), len(b.found)) })
 	return s
 }
 
@@ -169,19 +165,6 @@ func (d *demand) scarce(r *Row) corev1.ResourceName {
 		if n := &d.needs[i]; n.quantity.Cmp(offered[n.name]) > 0 {
 			return n.name
 		}
-	}
-	return ""
-}
-
-// tooDear says why the cost is more than what it may be at most; it is empty if it is not.
-func tooDear(most *v1alpha1.Price, cost Cost) string {
-	switch {
-	case cost.PerHour.Sign() == 0:
-		return ""
-	case cost.Currency != most.Currency:
-		return "It asks for another currency than that of maxPrice"
-	case cost.PerHour.Cmp(exact(most.Amount)) > 0:
-		return "It asks for more than maxPrice"
 	}
 	return ""
 }
@@ -293,6 +276,8 @@ func (s *search) begin(currency string) {
 			}
 		}
 	}
+	// What has the fewest choices decides first.
+	slices.SortStableFunc(s.units, func(a, b *unit) int { return cmp.Compare(len(a.choices), len(b.choices)) })
 }
 
 // extend places the unit and those after it, in each way that may still be better than the best.

@@ -92,13 +92,8 @@ func (p *Placing) excluded() map[string]string {
 // objection is what the user's bounds have against the row.
 func objection(asked *v1alpha1.Placement, row *Row) string {
 	if most := asked.MaxPrice; most != nil {
-		cost := row.PricePerHour(asked.Request)
-		switch {
-		case cost.PerHour.Sign() == 0:
-		case cost.Currency != most.Currency:
-			return "It asks for another currency than that of maxPrice in spec.placement"
-		case cost.PerHour.Cmp(exact(most.Amount)) > 0:
-			return "It asks for more than maxPrice in spec.placement"
+		if why := tooDear(most, row.PricePerHour(asked.Request)); why != "" {
+			return why + " in spec.placement"
 		}
 	}
 	if most := asked.MaxLatency; most != nil {
@@ -114,6 +109,19 @@ func objection(asked *v1alpha1.Placement, row *Row) string {
 			return "Its bandwidth is not known yet, and minBandwidth in spec.placement is set"
 		}
 		return "Its bandwidth is lower than minBandwidth in spec.placement"
+	}
+	return ""
+}
+
+// tooDear says why the cost is more than what it may be at most; it is empty if it is not.
+func tooDear(most *v1alpha1.Price, cost Cost) string {
+	switch {
+	case cost.PerHour.Sign() == 0:
+		return ""
+	case cost.Currency != most.Currency:
+		return "It asks for another currency than that of maxPrice"
+	case cost.PerHour.Cmp(exact(most.Amount)) > 0:
+		return "It asks for more than maxPrice"
 	}
 	return ""
 }
