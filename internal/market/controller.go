@@ -36,7 +36,9 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 	}
 	status := app.Status
 	if app.DeletionTimestamp.IsZero() {
-		status = seen.decide()
+		if status, err = seen.decide(); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	if err := a.store(ctx, app, &status); err != nil {
 		return reconcile.Result{}, err

@@ -26,7 +26,7 @@ const (
 )
 
 // decide returns what the status is to say now: where the components are, and what keeps them from their places.
-func (s *scene) decide() v1alpha1.ApplicationStatus {
+func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 	status := *s.app.Status.DeepCopy()
 	status.Refusals = slices.DeleteFunc(status.Refusals, func(r v1alpha1.ApplicationRefusal) bool { return !r.Until.After(s.now) })
 	status.Unsuitable = nil
@@ -34,7 +34,7 @@ func (s *scene) decide() v1alpha1.ApplicationStatus {
 		status.Components, status.Phase = nil, v1alpha1.ApplicationUnplaced
 		s.conclude(&status, v1alpha1.ReasonNotOffloaded,
 			"The namespace is not offloaded: create a NamespaceOffloading in it, and its pods may go to other clusters")
-		return status
+		return status, nil
 	}
 	for peer, names := range placedAt(status.Components) {
 		if why := s.lost(peer, names, &status); why != "" {
@@ -42,14 +42,17 @@ func (s *scene) decide() v1alpha1.ApplicationStatus {
 		}
 	}
 	if !s.isAssigned(&status) {
+		if err := s.look(); err != nil {
+			return status, err
+		}
 		if why := s.assign(&status); why != "" {
 			status.Phase = v1alpha1.ApplicationUnplaced
 			s.conclude(&status, v1alpha1.ReasonNoClusterFits, why)
-			return status
+			return status, nil
 		}
 	}
 	s.settle(&status)
-	return status
+	return status, nil
 }
 
 // isAssigned reports whether the components have the places that they are to have.

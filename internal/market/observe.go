@@ -26,6 +26,8 @@ type scene struct {
 	now time.Time
 	// placement is nil if the namespace is not offloaded.
 	placement *offload.Placement
+	// look finds rows and reserves. Only who chooses clusters asks for them: all pods and offers are read.
+	look func() error
 	// rows are those of clusters that take pods, with what is free in them for the application. That of this cluster has no Peer.
 	rows []exchange.Row
 	// at are our Requests for the application: peer → the Request.
@@ -55,7 +57,8 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 			seen.take(peer, mirror, held)
 		}
 	}
-	return seen, a.look(ctx, seen, held)
+	seen.look = func() error { return a.look(ctx, seen, held) }
+	return seen, nil
 }
 
 // follow mirrors our Requests at the peer. It returns nil while what is there is not known.
