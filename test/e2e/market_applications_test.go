@@ -149,6 +149,14 @@ func TestComponentsOnBestClusters(t *testing.T) {
 	market(t)
 	hamburg.prices(t, "0.02")
 	bremen.prices(t, "0.01")
+	eventually(t, "lubeck knows the prices", func(ctx context.Context) error { // what is placed before stays where it is
+		for _, provider := range []*cluster{hamburg, bremen} {
+			if ad, err := lubeck.copyFrom(ctx, provider); err != nil || ad.Spec.Prices == nil {
+				return fmt.Errorf("%s has none (%v)", provider.Name, err)
+			}
+		}
+		return nil
+	})
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	for name, test := range map[string]struct {
 		placement *v1alpha1.ApplicationPlacement
