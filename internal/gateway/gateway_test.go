@@ -166,13 +166,7 @@ func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
 	if len(s.plane.layout.Tunnels) != 1 || s.plane.identity.PrivateKey[0] != 1 || s.plane.identity.Port != 51820 {
 		t.Fatalf("got %+v as %+v", s.plane.layout, s.plane.identity)
 	}
-	labels := map[string]string{}
-	for _, name := range []string{"gateway-1", "gateway-2"} {
-		labels[name] = testkit.Get[corev1.Pod](s.Home, "hanse-system-network", name).Labels[v1alpha1.LabelGateway]
-	}
-	if diff := cmp.Diff(map[string]string{"gateway-1": "active", "gateway-2": ""}, labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	s.serviceLeadsHere()
 	said := testkit.Get[corev1.ConfigMap](s.Home, "hanse-system-network", "hanse-gateway").Data["active"]
 	if diff := cmp.Diff(`{"pod":"gateway-1","node":"n1","addresses":["10.244.1.3"],"mtu":0}`, said); diff != "" {
 		t.Errorf("what nodes are told (-want +got):\n%s", diff)
@@ -195,6 +189,35 @@ func TestTheActiveGatewayConnectsAndSaysSo(t *testing.T) {
 	if diff := cmp.Diff([]string{"hamburg"}, s.plane.redialled); diff != "" {
 		t.Errorf("dialled again (-want +got):\n%s", diff)
 	}
+}
+
+// serviceLeadsHere expects this gateway alone to have the label by which the Service finds it.
+func (s *story) serviceLeadsHere() {
+	s.Helper()
+	labels := map[string]string{}
+	for _, name := range []string{"gateway-1", "gateway-2"} {
+		labels[name] = testkit.Get[corev1.Pod](s.Home, "hanse-system-network", name).Labels[v1alpha1.LabelGateway]
+	}
+	if diff := cmp.Diff(map[string]string{"gateway-1": "active", "gateway-2": ""}, labels); diff != "" {
+		s.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+// Another gateway that was active until now puts the label on itself late, or takes it off this one and is gone.
+func TestTheServiceLeadsHereAgainAfterAnotherGatewayHasLabelledPods(t *testing.T) {
+	s := newStory(t)
+	s.activate()
+	s.mustStep(0)
+	for name, value := range map[string]string{"gateway-1": "", "gateway-2": v1alpha1.ActiveGateway} {
+		pod := testkit.Get[corev1.Pod](s.Home, "hanse-system-network", name)
+		pod.Labels = map[string]string{v1alpha1.LabelGateway: value}
+		if err := s.Home.Client.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.activate()
+	s.mustStep(planAfter)
+	s.serviceLeadsHere()
 }
 
 func TestAPeerThatFallsSilentIsToldWithinThreeSeconds(t *testing.T) {
