@@ -12,7 +12,7 @@ import (
 const ReservationTime = time.Hour
 
 // ApplicationPhase says in one word how an Application stands.
-// +kubebuilder:validation:Enum=Pending;Requested;Placed;Unplaced
+// +kubebuilder:validation:Enum=Pending;Requested;Placed;Unplaced;Released
 type ApplicationPhase string
 
 const (
@@ -24,6 +24,8 @@ const (
 	ApplicationPlaced ApplicationPhase = "Placed"
 	// ApplicationUnplaced means that no set of clusters takes it at present. It is tried again when offers change.
 	ApplicationUnplaced ApplicationPhase = "Unplaced"
+	// ApplicationReleased means that it is deleted, and that a peer that does not answer has yet to be told.
+	ApplicationReleased ApplicationPhase = "Released"
 )
 
 // ApplicationSpec says what is to be placed as a whole, and how.
@@ -44,6 +46,7 @@ type ApplicationSpec struct {
 }
 
 // ApplicationComponent is a part of an application: pods of one kind. Workloads are not changed: their pods are known by their labels.
+// +kubebuilder:validation:XValidation:rule="!has(self.weights) || !has(self.maxPrice)",message="a component with weights has no maxPrice of its own: set the one of placement"
 type ApplicationComponent struct {
 	// name tells the component from others.
 	// +required
@@ -59,28 +62,56 @@ type ApplicationComponent struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(key, key.size() <= 317 && !format.qualifiedName().validate(key).hasValue())",message="every key must be a label key, such as app.kubernetes.io/name"
 	PodLabels map[string]LabelValue `json:"podLabels"`
 
-	// replicas is for how many pods there must be room.
-	// +required
+	// replicas is for how many pods there must be room. By default for as many as the Deployments and StatefulSets of the namespace ask
+	// for whose pods have podLabels, also when they are scaled.
+	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
-	Replicas int32 `json:"replicas"`
+	Replicas int32 `json:"replicas,omitempty"`
 
-	// resources are what one of its pods asks for, such as cpu: "2". That it is a pod counts by itself.
+	// resources are what one of its pods asks for, such as cpu: "2". That it is a pod counts by itself. If replicas is not set, they are
+	// by default what the template of the workload asks for.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name.size() <= 100 && name != 'pods' && !name.startsWith('requests.') && !name.startsWith('limits.'))",message="name what a pod asks for, such as cpu, in at most 100 characters: pods are counted by replicas"
 	Resources corev1.ResourceList `json:"resources,omitempty"`
 
-	// images are those of its containers. Of clusters that cost the same, one that has them already is chosen.
+	// images are those of its containers. Of clusters that cost the same, one that has them already is chosen. If replicas is not set,
+	// they are by default those of the template of the workload.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MaxLength=512
 	Images []string `json:"images,omitempty"`
 
-	// maxPrice is the most that all its replicas may cost for an hour.
+	// maxPrice is the most that all its replicas may cost for an hour. With weights, set the one of placement instead.
 	// +optional
 	MaxPrice *Price `json:"maxPrice,omitempty"`
+
+	// weights are the clusters that share its replicas, and how much each takes. Without them all replicas run in one cluster. A cluster
+	// that refuses, has no room, or is cut off for longer than replaceAfter of placement, leaves its share to the others until it is back.
+	// All components and their shares are 30 at most.
+	// +optional
+	// +listType=map
+	// +listMapKey=peer
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	Weights []ClusterWeight `json:"weights,omitempty"`
+}
+
+// ClusterWeight is how much of a component a cluster takes.
+type ClusterWeight struct {
+	// peer is whose cluster it is. It is empty for this cluster.
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=40
+	Peer string `json:"peer"`
+
+	// weight says how many of the replicas it takes: this many out of the sum of all weights.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	Weight int32 `json:"weight"`
 }
 
 // ApplicationPlacement says which clusters an application may use, and which are better.
@@ -123,6 +154,14 @@ type ApplicationPlacement struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0'))",message="minBandwidth must be above 0 bytes per second, such as 10M"
 	MinBandwidth *resource.Quantity `json:"minBandwidth,omitempty"`
+
+	// replaceAfter is for how long the cluster of a component may be cut off before the component is placed elsewhere, and its pods there
+	// are evicted, so that their owners make others. By default a component waits for its cluster: its pods go on running there.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="replaceAfter must be at least 10s and at most 168h, such as 5m"
+	ReplaceAfter *metav1.Duration `json:"replaceAfter,omitempty"`
 
 	// together are groups of components that must run in one cluster.
 	// +optional
@@ -168,18 +207,17 @@ type ApplicationStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// phase is Pending, Requested, Placed or Unplaced.
+	// phase is Pending, Requested, Placed, Unplaced or Released.
 	// +optional
 	Phase ApplicationPhase `json:"phase,omitempty"`
 
-	// components say where each runs. They stay what they are while nothing better is agreed.
+	// components say where each runs: one with weights once for each cluster. They stay what they are while nothing better is agreed.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=24
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=30
 	Components []PlacedComponent `json:"components,omitempty"`
 
-	// where says in words where the components are, such as "web at hamburg, database here".
+	// where says in words where the components are, such as "web at hamburg, database here, worker 2 at bremen, worker 1 here".
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Where string `json:"where,omitempty"`
@@ -220,6 +258,18 @@ type PlacedComponent struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
 	Peer string `json:"peer,omitempty"`
+
+	// replicas is for how many of its pods there is room.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// readyReplicas is how many of its pods there are Ready. It is looked at every 30 s.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// lostSince is since when the cluster is cut off. It is missing if it is not.
+	// +optional
+	LostSince *metav1.Time `json:"lostSince,omitempty"`
 
 	// acknowledged says that the cluster has reserved the room, or that it is this cluster.
 	// +optional

@@ -208,6 +208,12 @@ const (
 	ReasonPolicyFailed = "PolicyFailed"
 	// ReasonPolicyInvalid means that a policy cannot be loaded.
 	ReasonPolicyInvalid = "PolicyInvalid"
+	// ReasonReleased means that what was reserved is given back.
+	ReasonReleased = "Released"
+	// ReasonClusterLost means that a pod was evicted because the cluster that it is in is cut off for longer than its user wants to wait.
+	ReasonClusterLost = "ClusterLost"
+	// ReasonNoWorkload means that a component says no replicas, and that no workload has pods with its labels.
+	ReasonNoWorkload = "NoWorkload"
 	// ReasonNoClusterFits means that placement leaves no cluster to choose.
 	ReasonNoClusterFits = "NoClusterFits"
 

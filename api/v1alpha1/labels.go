@@ -109,6 +109,9 @@ const (
 	// AnnotationExclude on a pod names peers, separated by commas, that it must not run in, besides those that
 	// spec.placement.exclude names.
 	AnnotationExclude = "hanse.dev/exclude"
+	// AnnotationShare on a pod of a component that several clusters share says which of them it is for: the name of the virtual node,
+	// or ShareOfHome.
+	AnnotationShare = "hanse.dev/share"
 	// AnnotationReportEnd on a ShadowPod asks the provider with "true" to tell, while it deletes the pod, how its containers
 	// ended: somebody at home waits for it. The provider keeps the ShadowPod with the end until home says with "false" that it
 	// knows, for two minutes at most. Where the provider takes the twin namespace away, it does so unasked.
@@ -331,6 +334,8 @@ const (
 	GatewayName = "hanse-gateway"
 	// FabricName is the name of the DaemonSet of the fabric in NetworkNamespace.
 	FabricName = "hanse-fabric"
+	// ShareOfHome is the value of AnnotationShare on pods that stay in this cluster.
+	ShareOfHome = "home"
 	// ActiveGateway is the value of LabelGateway.
 	ActiveGateway = "active"
 	// GatewaySecretKey is the key of the private key (Curve25519, in base64) in the Secret.

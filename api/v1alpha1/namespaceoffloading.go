@@ -389,9 +389,10 @@ type NamespacePlacementStatus struct {
 
 // PlacementClassStatus is what was decided about the pods of a class, instead of what was decided about the namespace.
 type PlacementClassStatus struct {
-	// name is that of the class in spec.placement, or those of an Application and its component with a slash between them.
+	// name is that of the class in spec.placement, or those of an Application and its component with a slash between them, and after
+	// another one the cluster that takes a share of the component.
 	// +required
-	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:MaxLength=360
 	Name string `json:"name"`
 
 	// component says of which pods this is the class, and how they leave, if they are those of a component of an Application. It comes
@@ -442,6 +443,17 @@ type ComponentPlacement struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Request string `json:"request,omitempty"`
+
+	// share is set where several clusters share the pods of the component: only pods with this value of the annotation hanse.dev/share are
+	// of this class. It is the name of the virtual node, or "home". Other pods of the component wait until the manager puts the
+	// annotation on them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Share string `json:"share,omitempty"`
+
+	// replicas is how many of the pods are in this share.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
 }
 
 // PlacementStatus is what was decided about where new pods go.

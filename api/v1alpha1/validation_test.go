@@ -50,8 +50,8 @@ const (
 		spec: {application: {uid: $UID, name: shop}, expirationTime: "$UNTIL", maxPrice: {amount: $AMOUNT, currency: EUR},
 			components: [{name: web, replicas: $REPLICAS, resources: {$RESOURCE: $CPU}}, {name: $SECOND, replicas: 1}]}}`
 	application = `{apiVersion: hanse.dev/v1alpha1, kind: Application, metadata: {name: shop, namespace: x},
-		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}}, {name: $SECOND, podLabels: {app: db}, replicas: 1}],
-			placement: {maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
+		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}$MORE}, {name: $SECOND, podLabels: {app: db}}],
+			placement: {replaceAfter: $AFTER, maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
 		spec: {by: $BY, namespace: $SPACE, name: web, part: "0", type: $TYPE, exportedAt: "2026-01-01T00:00:00Z", addressType: IPv4,
 			ports: [{port: $PORT}], endpointPorts: [{port: 8080}], endpoints: [{address: $ADDRESS}]}}`
@@ -87,7 +87,7 @@ func TestRules(t *testing.T) {
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
-	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]"}
+	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m"}
 	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
 	const counted = "pods are counted by replicas"
 	goodExport := []string{"NAME", "provider.shop.web.0", "BY", "Provider", "SPACE", "shop", "TYPE", "ClusterSetIP", "PORT", "80", "ADDRESS", "100.64.1.5"}
@@ -337,6 +337,11 @@ func TestRules(t *testing.T) {
 		{name: "an application at a negative price", plural: "applications", template: application, good: goodApplication, change: []string{"PRICE", `"-1"`}, want: "amount"},
 		{name: "an application at a price that takes minutes", plural: "applications", template: application, good: goodApplication, change: []string{"PRICE", `"1e999999999"`}, want: "amount"},
 		{name: "an application without a currency", plural: "applications", template: application, good: goodApplication, change: []string{"CURRENCY", `""`}, want: "currency"},
+		{name: "an application of shares", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", ", weights: [{peer: hamburg, weight: 2}, {weight: 1}]"}},
+		{name: "an application of shares for one cluster", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", ", weights: [{weight: 2}, {weight: 1}]"}, want: "Duplicate"},
+		{name: "an application of shares of nothing", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", ", weights: [{peer: hamburg, weight: 0}]"}, want: "weight"},
+		{name: "an application of shares with a price each", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", `, weights: [{weight: 1}], maxPrice: {amount: "1", currency: EUR}`}, want: "set the one of placement"},
+		{name: "an application that waits for no time", plural: "applications", template: application, good: goodApplication, change: []string{"AFTER", "0s"}, want: "replaceAfter"},
 		{name: "an application that spreads", plural: "applications", template: application, good: goodApplication, change: []string{"PREFER", "Spread"}, want: "is not spread"},
 		{name: "a request at a negative price", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"-1"`}, want: "amount must"},
 		{name: "a request at a price of a huge exponent", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"1e999999999"`}, want: "amount must"},

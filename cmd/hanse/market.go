@@ -78,7 +78,7 @@ func (f *managerFlags) agentlessOffers() func(*peers.Link, *v1alpha1.Peer) (*pee
 
 func (f *managerFlags) addMarket(mgr manager.Manager, links *peers.Links) error {
 	return market.SetupWithManager(mgr, market.Config{
-		Client: mgr.GetClient(), Links: links, Home: f.publisher, Events: mgr.GetEventRecorder("hanse-market"), Clock: f.clock,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Home: f.publisher, Events: mgr.GetEventRecorder("hanse-market"), Clock: f.clock,
 		ClusterID: f.peering.ClusterID,
 	})
 }

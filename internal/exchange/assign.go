@@ -42,6 +42,8 @@ type Component struct {
 	Bounds v1alpha1.Placement
 	// MaxPrice is the most that all replicas may cost for an hour.
 	MaxPrice *v1alpha1.Price
+	// Only is the one peer that may run it, "" for the own cluster. If it is nil any may.
+	Only *string
 }
 
 // An Assignment says where the components of a job run.

@@ -137,6 +137,9 @@ func (s *search) objections() [][]string {
 
 func (s *search) objection(i int, row *Row) string {
 	c, asked := &s.Components[i], s.parts[i]
+	if c.Only != nil && *c.Only != row.Peer {
+		return "It is not among the weights of the component"
+	}
 	if s.Allowed != nil {
 		if why := s.Allowed(row); why != "" {
 			return why

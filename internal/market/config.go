@@ -3,14 +3,19 @@ package market
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -30,6 +35,8 @@ const (
 	answerTime = 30 * time.Second
 	// refusalTime is for how long a peer that has refused is not asked again.
 	refusalTime = time.Minute
+	// livenessInterval is how often it is looked whether components live.
+	livenessInterval = 30 * time.Second
 	// lookAgain is how soon an Application without a place is looked at if no offer changes.
 	lookAgain = time.Minute
 )
@@ -47,6 +54,8 @@ type Home interface {
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
 	Client client.Client
+	// Live reads our own cluster from its API server.
+	Live client.Reader
 	// Links are the connections to peers.
 	Links *peers.Links
 	Home  Home
@@ -59,8 +68,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c *Config) Validate() error {
-	if c.Client == nil || c.Links == nil || c.Home == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
-		return errors.New("market: Client, Links, Home, Events, Clock and ClusterID are needed")
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Home == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
+		return errors.New("market: Client, Live, Links, Home, Events, Clock and ClusterID are needed")
 	}
 	return nil
 }
@@ -71,12 +80,15 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		return err
 	}
 	a := &applications{c}
-	unplaced := local.Later(settle, a.unplaced)
+	unplaced, derived := local.Later(settle, a.unplaced), handler.EnqueueRequestsFromMapFunc(a.derived)
+	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("market").
 		For(&v1alpha1.Application{}).
 		Watches(&v1alpha1.Advertisement{}, unplaced).
 		Watches(&v1alpha1.NamespaceOffloading{}, unplaced).
+		Watches(&appsv1.Deployment{}, derived, builder.OnlyMetadata, specChanged).
+		Watches(&appsv1.StatefulSet{}, derived, builder.OnlyMetadata, specChanged).
 		WatchesRawSource(peers.Changes(c.Links, requests, a.answered)).
 		WatchesRawSource(peers.LinkChanges(c.Links, a.linked)).
 		WithOptions(controller.Options{
@@ -89,6 +101,15 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 // unplaced are the Applications that have no place, or wait for one.
 func (a *applications) unplaced(ctx context.Context, _ client.Object) []reconcile.Request {
 	return a.those(ctx, func(app *v1alpha1.Application) bool { return app.Status.Phase != v1alpha1.ApplicationPlaced })
+}
+
+// derived are the Applications in the namespace that are as large as its workloads.
+func (a *applications) derived(ctx context.Context, workload client.Object) []reconcile.Request {
+	return a.those(ctx, func(app *v1alpha1.Application) bool {
+		return app.Namespace == workload.GetNamespace() && slices.ContainsFunc(app.Spec.Components, func(c v1alpha1.ApplicationComponent) bool {
+			return isDerived(&c)
+		})
+	})
 }
 
 // answered looks at the Application that the Request is for.

@@ -34,11 +34,9 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := app.Status
-	if app.DeletionTimestamp.IsZero() {
-		if status, err = seen.decide(); err != nil {
-			return reconcile.Result{}, err
-		}
+	status, err := seen.decide()
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	if err := a.store(ctx, app, &status); err != nil {
 		return reconcile.Result{}, err
@@ -46,6 +44,9 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 	asked, err := a.ask(ctx, seen, &status)
 	if err != nil {
 		return busy(err)
+	}
+	if err := a.evictLost(ctx, seen, &status); err != nil {
+		return reconcile.Result{}, err
 	}
 	if slices.Equal(asked, status.AskedAt) {
 		return reconcile.Result{RequeueAfter: seen.again(&status)}, a.letGo(ctx, seen, &status)
@@ -146,7 +147,7 @@ func (a *applications) send(ctx context.Context, peer string, there, wanted *v1a
 	if there == nil {
 		err = link.Client().Create(ctx, wanted)
 	} else {
-		err = link.Client().Update(ctx, wanted)
+		err = link.Client().Patch(ctx, wanted, client.MergeFromWithOptions(there, client.MergeFromWithOptimisticLock{}))
 	}
 	if local.IgnoreStale(err) != nil {
 		return fmt.Errorf("ask %s for room: %w", peer, err)
@@ -173,7 +174,7 @@ func (s *scene) again(status *v1alpha1.ApplicationStatus) time.Duration {
 	case !s.app.DeletionTimestamp.IsZero():
 		return v1alpha1.ReservationTime
 	case status.Phase == v1alpha1.ApplicationPlaced:
-		return v1alpha1.ReservationTime / 4
+		return min(livenessInterval, s.untilReplaced(status))
 	case status.Phase == v1alpha1.ApplicationRequested:
 		return answerTime
 	default:

@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
-	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/sanitize"
 )
 
@@ -22,12 +19,17 @@ const (
 	maxShort      = 256
 	maxUnsuitable = 100
 	maxRefusals   = 100
+	maxParts      = 30 // as many as the status lists
 	maxAsked      = 76 // with as many more as an application has components there are 100 at most
 )
 
 // decide returns what the status is to say now: where the components are, and what keeps them from their places.
 func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 	status := *s.app.Status.DeepCopy()
+	if !s.app.DeletionTimestamp.IsZero() {
+		s.release(&status)
+		return status, nil
+	}
 	status.Refusals = slices.DeleteFunc(status.Refusals, func(r v1alpha1.ApplicationRefusal) bool { return !r.Until.After(s.now) })
 	status.Unsuitable = nil
 	if s.placement == nil {
@@ -36,11 +38,17 @@ func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 			"The namespace is not offloaded: create a NamespaceOffloading in it, and its pods may go to other clusters")
 		return status, nil
 	}
-	for peer, names := range placedAt(status.Components) {
-		if why := s.lost(peer, names, &status); why != "" {
+	if s.missing != "" {
+		status.Phase = v1alpha1.ApplicationUnplaced
+		s.conclude(&status, v1alpha1.ReasonNoWorkload, s.missing)
+		return status, nil
+	}
+	for _, peer := range peersOf(status.Components) {
+		if why := s.lost(peer, &status); why != "" {
 			s.refuse(&status, peer, why)
 		}
 	}
+	s.scale(&status)
 	if !s.isAssigned(&status) {
 		if err := s.look(); err != nil {
 			return status, err
@@ -57,20 +65,31 @@ func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 
 // isAssigned reports whether the components have the places that they are to have.
 func (s *scene) isAssigned(status *v1alpha1.ApplicationStatus) bool {
-	return s.isAsBefore() && s.app.Status.Phase != v1alpha1.ApplicationUnplaced &&
-		len(status.Components) == len(s.app.Spec.Components)
+	if !s.isAsBefore() || s.app.Status.Phase == v1alpha1.ApplicationUnplaced {
+		return false
+	}
+	for i := range s.app.Spec.Components {
+		if !s.isWhole(&s.app.Spec.Components[i], status) {
+			return false
+		}
+	}
+	return true
 }
 
 // isAsBefore reports whether the status speaks of the spec as it is now.
 func (s *scene) isAsBefore() bool { return s.app.Status.ObservedGeneration == s.app.Generation }
 
 // lost says why the components cannot count on the peer any more; it is empty if they can, or if that is not known yet.
-func (s *scene) lost(peer string, names []string, status *v1alpha1.ApplicationStatus) string {
+func (s *scene) lost(peer string, status *v1alpha1.ApplicationStatus) string {
 	request := s.at[peer]
 	switch {
 	case request != nil && isRefused(request):
 		return "It refuses: " + messageOf(request)
-	case s.isLate(names, status):
+	case s.gone[peer]:
+		return "It is no peer any more"
+	case s.isReplaced(peer):
+		return fmt.Sprintf("It has been cut off since %s", s.cutOff[peer].UTC().Format(time.RFC3339))
+	case s.isLate(peer, status):
 		return fmt.Sprintf("It has not answered within %s", answerTime)
 	default:
 		return ""
@@ -88,10 +107,10 @@ func messageOf(request *v1alpha1.Request) string {
 	return cmp.Or(said.Message, said.Reason)
 }
 
-// isLate reports whether one of the components waits for an answer for too long.
-func (s *scene) isLate(names []string, status *v1alpha1.ApplicationStatus) bool {
+// isLate reports whether the peer has left a question unanswered for too long.
+func (s *scene) isLate(peer string, status *v1alpha1.ApplicationStatus) bool {
 	return slices.ContainsFunc(status.Components, func(c v1alpha1.PlacedComponent) bool {
-		return slices.Contains(names, c.Name) && !c.Acknowledged && s.now.Sub(c.Since.Time) >= answerTime
+		return c.Peer == peer && !c.Acknowledged && s.now.Sub(c.Since.Time) >= answerTime
 	})
 }
 
@@ -109,7 +128,14 @@ func (s *scene) refuse(status *v1alpha1.ApplicationStatus, peer, why string) {
 // assign finds a place for every component, and says why there is none if so: then what was agreed before stays.
 func (s *scene) assign(status *v1alpha1.ApplicationStatus) string {
 	job := s.job(status)
+	if len(job.Components) > maxParts {
+		return fmt.Sprintf("It has %d components and shares of components: %d are placed at most", len(job.Components), maxParts)
+	}
 	found := exchange.Assign(job)
+	for found.Rows == nil && s.withoutUnfit(&job, &found) {
+		job = s.job(status)
+		found = exchange.Assign(job)
+	}
 	if found.Rows == nil {
 		status.Unsuitable = unsuitable(&job, &found)
 		return s.whyUnplaced(&job, &found)
@@ -118,25 +144,31 @@ func (s *scene) assign(status *v1alpha1.ApplicationStatus) string {
 	status.Components = nil
 	for i, row := range found.Rows {
 		placed := v1alpha1.PlacedComponent{
-			Name: job.Components[i].Name, Peer: job.Rows[row].Peer, Price: found.PerHour[i], Since: metav1.NewTime(s.now),
+			Name: job.Components[i].Name, Peer: job.Rows[row].Peer, Replicas: job.Components[i].Replicas,
+			Price: found.PerHour[i], Since: metav1.NewTime(s.now),
 		}
-		if k := slices.IndexFunc(before, func(c v1alpha1.PlacedComponent) bool { return c.Name == placed.Name }); k >= 0 && before[k].Peer == placed.Peer {
+		if k := slices.IndexFunc(before, func(c v1alpha1.PlacedComponent) bool { return c.Name == placed.Name && c.Peer == placed.Peer }); k >= 0 {
 			placed.Since = before[k].Since
 		}
 		status.Components = append(status.Components, placed)
 	}
-	status.AskedAt = union(status.AskedAt, sortedKeys(placedAt(status.Components)))
+	status.AskedAt = union(status.AskedAt, peersOf(status.Components))
 	return ""
 }
 
 // job is what is to be placed, for the search.
 func (s *scene) job(status *v1alpha1.ApplicationStatus) exchange.Job {
 	job := exchange.Job{Rows: s.rows, Allowed: func(row *exchange.Row) string { return s.forbids(status, row) }}
-	index := map[string]int{}
+	index := map[string][]int{} // component → its parts
 	for i := range s.app.Spec.Components {
 		c := &s.app.Spec.Components[i]
-		index[c.Name] = i
-		job.Components = append(job.Components, exchange.Component{RequestedComponent: requested(c), Images: c.Images, MaxPrice: c.MaxPrice})
+		for _, part := range s.partsOf(c, status) {
+			index[c.Name] = append(index[c.Name], len(job.Components))
+			asked := requested(c, part.replicas)
+			job.Components = append(job.Components, exchange.Component{
+				RequestedComponent: asked, Images: c.Images, MaxPrice: c.MaxPrice, Only: part.only,
+			})
+		}
 	}
 	asked := s.app.Spec.Placement
 	if asked == nil {
@@ -157,12 +189,12 @@ func (s *scene) job(status *v1alpha1.ApplicationStatus) exchange.Job {
 	return job
 }
 
-func indexed(groups []v1alpha1.ComponentGroup, index map[string]int) [][]int {
+func indexed(groups []v1alpha1.ComponentGroup, index map[string][]int) [][]int {
 	var found [][]int
 	for _, group := range groups {
 		var members []int
 		for _, name := range group.Components {
-			members = append(members, index[name])
+			members = append(members, index[name]...)
 		}
 		found = append(found, members)
 	}
@@ -181,7 +213,9 @@ func (s *scene) forbids(status *v1alpha1.ApplicationStatus, row *exchange.Row) s
 		}
 		return ""
 	}
-	refused := slices.IndexFunc(status.Refusals, func(r v1alpha1.ApplicationRefusal) bool { return r.Peer == row.Peer })
+	if why := s.isOut(row.Peer, status); why != "" {
+		return why
+	}
 	switch {
 	case slices.Contains(asked.Exclude, row.Peer):
 		return "exclude in spec.placement names it"
@@ -189,8 +223,6 @@ func (s *scene) forbids(status *v1alpha1.ApplicationStatus, row *exchange.Row) s
 		return "clusters in spec.placement does not name it"
 	case s.placement.Strategy() == v1alpha1.StrategyLocal:
 		return "The strategy of the namespace is Local"
-	case refused >= 0:
-		return status.Refusals[refused].Message
 	case len(status.AskedAt) >= maxAsked && !slices.Contains(status.AskedAt, row.Peer):
 		return "Too many peers that may hold a Request of this application have not answered"
 	case !s.reserves[row.Peer]:
@@ -198,176 +230,6 @@ func (s *scene) forbids(status *v1alpha1.ApplicationStatus, row *exchange.Row) s
 	default:
 		return s.placement.Objection(v1alpha1.VirtualNodeName(row.Peer))
 	}
-}
-
-// unsuitable says of each component why it does not fit where.
-func unsuitable(job *exchange.Job, found *exchange.Assignment) []v1alpha1.UnsuitableCluster {
-	var all []v1alpha1.UnsuitableCluster
-	for i, why := range found.Why {
-		for j, text := range why {
-			if text != "" && len(all) < maxUnsuitable {
-				all = append(all, v1alpha1.UnsuitableCluster{
-					Component: job.Components[i].Name, Peer: job.Rows[j].Peer, Message: sanitize.Text(text, maxShort),
-				})
-			}
-		}
-	}
-	return all
-}
-
-// whyUnplaced names the components that fit nowhere, or says that they do not fit all together.
-func (s *scene) whyUnplaced(job *exchange.Job, found *exchange.Assignment) string {
-	var homeless []string
-	for i, why := range found.Why {
-		if !slices.Contains(why, "") {
-			homeless = append(homeless, job.Components[i].Name)
-		}
-	}
-	if len(homeless) == 0 {
-		return "Each component fits somewhere, but no set of clusters takes all of them under spec.placement"
-	}
-	return fmt.Sprintf("No cluster takes %s: status.unsuitable says why", strings.Join(homeless, ", "))
-}
-
-// settle notes who has acknowledged, and what it costs.
-func (s *scene) settle(status *v1alpha1.ApplicationStatus) {
-	var waiting []string
-	for i := range status.Components {
-		c := &status.Components[i]
-		c.Acknowledged = c.Peer == "" || s.isAcknowledged(c.Peer, status)
-		if !c.Acknowledged && s.wasAcknowledged(c.Peer) { // it is asked again: for more, or since the Request is gone or has expired
-			c.Since = metav1.NewTime(s.now)
-		}
-		if !c.Acknowledged && !slices.Contains(waiting, c.Peer) {
-			waiting = append(waiting, c.Peer)
-		}
-	}
-	if len(waiting) > 0 {
-		status.Phase = v1alpha1.ApplicationRequested
-		s.conclude(status, v1alpha1.ReasonRequested, "Waiting for the answer of "+strings.Join(waiting, ", "))
-		return
-	}
-	status.Phase = v1alpha1.ApplicationPlaced
-	s.conclude(status, v1alpha1.ReasonPlaced, "Every component has its room")
-}
-
-// total is what the components cost together. All of them are paid in one currency.
-func total(components []v1alpha1.PlacedComponent) *v1alpha1.Price {
-	var sum *v1alpha1.Price
-	for i := range components {
-		switch price := components[i].Price; {
-		case price == nil:
-		case sum == nil:
-			sum = price.DeepCopy()
-		default:
-			sum.Amount.Add(price.Amount)
-		}
-	}
-	return sum
-}
-
-// isAcknowledged reports whether the peer has reserved what it is to run.
-func (s *scene) isAcknowledged(peer string, status *v1alpha1.ApplicationStatus) bool {
-	request := s.at[peer]
-	if request == nil {
-		return !s.heard[peer] && s.isAsBefore() && s.wasAcknowledged(peer) // it is not known otherwise
-	}
-	return request.Status.Phase == v1alpha1.RequestAcknowledged && request.Status.ObservedGeneration == request.Generation &&
-		equality.Semantic.DeepEqual(request.Spec.Components, s.components(peer, status))
-}
-
-func (s *scene) wasAcknowledged(peer string) bool {
-	return slices.ContainsFunc(s.app.Status.Components, func(c v1alpha1.PlacedComponent) bool { return c.Peer == peer && c.Acknowledged })
-}
-
-// components are what is asked for at the peer.
-func (s *scene) components(peer string, status *v1alpha1.ApplicationStatus) []v1alpha1.RequestedComponent {
-	names := placedAt(status.Components)[peer]
-	var found []v1alpha1.RequestedComponent
-	for i := range s.app.Spec.Components {
-		if c := &s.app.Spec.Components[i]; slices.Contains(names, c.Name) {
-			found = append(found, requested(c))
-		}
-	}
-	return found
-}
-
-func requested(c *v1alpha1.ApplicationComponent) v1alpha1.RequestedComponent {
-	return v1alpha1.RequestedComponent{Name: c.Name, Replicas: c.Replicas, Resources: c.Resources}
-}
-
-// conclude sets the conditions by the phase.
-func (s *scene) conclude(status *v1alpha1.ApplicationStatus, reason, message string) {
-	state := metav1.ConditionFalse
-	if status.Phase == v1alpha1.ApplicationPlaced {
-		state = metav1.ConditionTrue
-	}
-	status.ObservedGeneration, status.Where, status.Price = s.app.Generation, where(status.Components), total(status.Components)
-	for _, kind := range []string{v1alpha1.ConditionPlaced, v1alpha1.ConditionReady} {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: state, Reason: reason, Message: sanitize.Text(message, maxMessage),
-			ObservedGeneration: s.app.Generation, LastTransitionTime: metav1.NewTime(s.now),
-		})
-	}
-}
-
-// ceiling is one of the prices by which the user bounds what the application costs, nil if there is none.
-func (s *scene) ceiling() *v1alpha1.Price {
-	if asked := s.app.Spec.Placement; asked != nil && asked.MaxPrice != nil {
-		return asked.MaxPrice
-	}
-	for i := range s.app.Spec.Components {
-		if most := s.app.Spec.Components[i].MaxPrice; most != nil {
-			return most
-		}
-	}
-	return nil
-}
-
-// priceAt is what the components at the peer cost together.
-func (s *scene) priceAt(peer string, status *v1alpha1.ApplicationStatus) *v1alpha1.Price {
-	there := slices.DeleteFunc(slices.Clone(status.Components), func(c v1alpha1.PlacedComponent) bool { return c.Peer != peer })
-	if sum := total(there); sum != nil {
-		return sum
-	}
-	return &v1alpha1.Price{Currency: s.ceiling().Currency}
-}
-
-// where says in words where the components are.
-func where(components []v1alpha1.PlacedComponent) string {
-	var words []string
-	for _, c := range components {
-		if c.Peer == "" {
-			words = append(words, c.Name+" here")
-		} else {
-			words = append(words, c.Name+" at "+c.Peer)
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
-// want is the Request that there is to be at the peer, given the one that is there, which may be nil. It is nil if that one is to go.
-func (s *scene) want(peer string, status *v1alpha1.ApplicationStatus) *v1alpha1.Request {
-	components, kept := s.components(peer, status), status.Phase == v1alpha1.ApplicationUnplaced
-	if len(components) == 0 || kept && s.at[peer] == nil || !s.app.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	wanted := &v1alpha1.Request{}
-	if there := s.at[peer]; there != nil {
-		wanted = there.DeepCopy()
-	}
-	wanted.Name = offload.RequestName(s.app)
-	wanted.Spec.Application = v1alpha1.RequestedApplication{UID: s.app.UID, Name: s.app.Namespace + "/" + s.app.Name}
-	if !kept {
-		wanted.Spec.Components = components
-	}
-	if s.ceiling() != nil { // if it costs more by now it is not what was chosen
-		wanted.Spec.MaxPrice = s.priceAt(peer, status)
-	}
-	if wanted.Spec.ExpirationTime.Sub(s.now) < v1alpha1.ReservationTime/2 {
-		wanted.Spec.ExpirationTime = metav1.NewTime(s.now.Add(v1alpha1.ReservationTime).Truncate(time.Second))
-	}
-	return wanted
 }
 
 func union(a, b []string) []string {

@@ -3,12 +3,13 @@ package market
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,10 +37,25 @@ type scene struct {
 	reserves map[string]bool
 	// heard are the peers whose Requests are known as they are now.
 	heard map[string]bool
+	// cutOff are peers that do not answer: peer → since when. gone are those that are peers no more, or about to be.
+	cutOff map[string]time.Time
+	gone   map[string]bool
+	// missing says which component has neither replicas nor a workload that says them.
+	missing string
+	// pods are those of the application: component and peer → how many are Ready.
+	ready map[place]int32
+	// unfit are clusters that have no room for their share of a component: component and peer → why.
+	unfit map[place]string
 }
 
+// A place is a component in a cluster, which is ours if the peer is empty.
+type place struct{ component, peer string }
+
 func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (*scene, error) {
-	seen := &scene{app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{}}
+	seen := &scene{
+		app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{},
+		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, unfit: map[place]string{},
+	}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})
 	if err != nil {
@@ -50,6 +66,20 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 			seen.placement = &placement
 		}
 	}
+	if err := a.fill(ctx, seen); err != nil {
+		return nil, err
+	}
+	at, err := a.countReady(ctx, seen)
+	if err != nil {
+		return nil, err
+	}
+	for _, peer := range union(app.Status.AskedAt, at) {
+		of, err := local.Find(ctx, a.Client, types.NamespacedName{Name: peer}, &v1alpha1.Peer{})
+		if err != nil {
+			return nil, err
+		}
+		seen.know(peer, of)
+	}
 	held := map[string]corev1.ResourceList{}
 	for _, peer := range app.Status.AskedAt {
 		if mirror := a.follow(peer); mirror != nil {
@@ -59,6 +89,48 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 	}
 	seen.look = func() error { return a.look(ctx, seen, held) }
 	return seen, nil
+}
+
+// know notes how the peer stands, which is nil if it is gone.
+func (s *scene) know(name string, peer *v1alpha1.Peer) {
+	if peer == nil || !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleProvider) {
+		s.gone[name] = true
+		return
+	}
+	reachable := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReachable)
+	if reachable != nil && reachable.Status == metav1.ConditionFalse {
+		s.cutOff[name] = reachable.LastTransitionTime.Time
+	}
+}
+
+// countReady counts the pods of the application that are Ready, and returns the peers at which it has pods.
+func (a *applications) countReady(ctx context.Context, seen *scene) (peers []string, err error) {
+	pods := &corev1.PodList{}
+	if err := a.Client.List(ctx, pods, client.InNamespace(seen.app.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		c, peer := componentOf(seen.app, pod), peerOf(pod)
+		if c == nil {
+			continue
+		}
+		if ready := offload.PodCondition(&pod.Status, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
+			seen.ready[place{c.Name, peer}]++
+		}
+		if peer != "" && !slices.Contains(peers, peer) {
+			peers = append(peers, peer)
+		}
+	}
+	return peers, nil
+}
+
+// peerOf is where the pod runs, empty for our own cluster.
+func peerOf(pod *corev1.Pod) string {
+	if peer, away := strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix); away {
+		return peer
+	}
+	return ""
 }
 
 // follow mirrors our Requests at the peer. It returns nil while what is there is not known.
@@ -98,6 +170,7 @@ func (a *applications) look(ctx context.Context, seen *scene, held map[string]co
 		}
 	}
 	for i := range all.Items {
+		seen.know(all.Items[i].Name, &all.Items[i])
 		seen.reserves[all.Items[i].Name] = all.Items[i].Protocol().Requests
 	}
 	own := seen.count(pods.Items, held)
@@ -120,13 +193,12 @@ func (s *scene) count(pods []corev1.Pod, held map[string]corev1.ResourceList) (o
 	own = corev1.ResourceList{}
 	for i := range pods {
 		pod := &pods[i]
-		peer, away := strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix)
-		isOwn := pod.Namespace == s.app.Namespace && componentOf(s.app, pod) != nil
+		peer, isOwn := peerOf(pod), pod.Namespace == s.app.Namespace && componentOf(s.app, pod) != nil
 		switch {
 		case pod.Spec.NodeName == "" || offload.Terminal(pod.Status.Phase):
-		case !away && isOwn:
+		case peer == "" && isOwn:
 			own = quota.Add(own, exchange.Count(pod))
-		case away && !isOwn:
+		case peer != "" && !isOwn:
 			held[peer] = quota.Add(held[peer], exchange.Count(pod))
 		}
 	}
@@ -147,16 +219,3 @@ func componentOf(app *v1alpha1.Application, pod *corev1.Pod) *v1alpha1.Applicati
 func asked(app *v1alpha1.Application, peer string) bool {
 	return slices.Contains(app.Status.AskedAt, peer)
 }
-
-// placedAt returns, for each peer, which components are placed there.
-func placedAt(components []v1alpha1.PlacedComponent) map[string][]string {
-	found := map[string][]string{}
-	for _, c := range components {
-		if c.Peer != "" {
-			found[c.Peer] = append(found[c.Peer], c.Name)
-		}
-	}
-	return found
-}
-
-func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

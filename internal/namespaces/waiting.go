@@ -36,10 +36,11 @@ func (c *waiting) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if wait := c.pace.wait(request, c.Clock.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	pods, err := c.podsOf(ctx, request.Name)
-	if err != nil {
-		return reconcile.Result{}, err
+	all := &corev1.PodList{}
+	if err := c.Client.List(ctx, all, client.InNamespace(request.Name), client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list pods of namespace %s: %w", request.Name, err)
 	}
+	pods := waitingAmong(all.Items)
 	offloading, err := local.Find(ctx, c.Client, offloadingIn(request.Name).NamespacedName, &v1alpha1.NamespaceOffloading{})
 	if err != nil || len(pods) == 0 {
 		if offloading == nil {
@@ -47,7 +48,7 @@ func (c *waiting) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		}
 		return reconcile.Result{}, err
 	}
-	release, err := c.rule(ctx, offloading)
+	release, err := c.rule(ctx, offloading, all.Items)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -70,26 +71,21 @@ func (c *waiting) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{}, nil
 }
 
-// podsOf are the waiting pods of the namespace. They are the cache's own.
-func (c *waiting) podsOf(ctx context.Context, namespace string) ([]*corev1.Pod, error) {
-	all := &corev1.PodList{}
-	if err := c.Client.List(ctx, all, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list pods of namespace %s: %w", namespace, err)
-	}
-	var found []*corev1.Pod
-	for i := range all.Items {
-		if offload.Waits(&all.Items[i]) {
-			found = append(found, &all.Items[i])
+// waitingAmong are those of the pods that wait. They are the cache's own.
+func waitingAmong(pods []corev1.Pod) (found []*corev1.Pod) {
+	for i := range pods {
+		if offload.Waits(&pods[i]) {
+			found = append(found, &pods[i])
 		}
 	}
-	return found, nil
+	return found
 }
 
 // A releaseRule returns a waiting pod as it is to be now, and whether that is a change.
 type releaseRule func(pod *corev1.Pod) (*corev1.Pod, bool)
 
-// rule is that of the namespace. Where nothing is offloaded any more, pods need not leave.
-func (c *waiting) rule(ctx context.Context, offloading *v1alpha1.NamespaceOffloading) (releaseRule, error) {
+// rule is that of the namespace with those pods. Where nothing is offloaded any more, pods need not leave.
+func (c *waiting) rule(ctx context.Context, offloading *v1alpha1.NamespaceOffloading, pods []corev1.Pod) (releaseRule, error) {
 	if offloading == nil || !offloading.DeletionTimestamp.IsZero() {
 		return func(pod *corev1.Pod) (*corev1.Pod, bool) { return offload.Ungated(pod), offload.Gated(pod) }, nil
 	}
@@ -101,8 +97,13 @@ func (c *waiting) rule(ctx context.Context, offloading *v1alpha1.NamespaceOffloa
 	if err != nil {
 		return nil, err
 	}
+	shares := placement.NewShares(pods)
 	return func(pod *corev1.Pod) (*corev1.Pod, bool) {
-		return placement.Release(pod, hasRoom(pod, table, nodes))
+		released, changed := placement.Release(shares.Next(pod), hasRoom(pod, table, nodes))
+		if changed && offload.Gated(pod) {
+			shares.Count(released)
+		}
+		return released, changed
 	}, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -97,5 +99,62 @@ func TestBoundsOfAnApplicationHoldOverHops(t *testing.T) {
 	}
 	if other := placement.AsksOnward(labelled("other"), func(peer string) string { return "c-" + peer }); cmp.Diff([]string{"c-riga", "c-visby"}, other.Exclude) != "" {
 		t.Errorf("other pods are bound by %+v", other)
+	}
+}
+
+// Pods of a component that clusters share are spread by the shares, those of each owner by themselves.
+func TestPodsAreSpreadOverTheClustersThatShareTheirComponent(t *testing.T) {
+	app := shop()
+	app.Spec.Components = app.Spec.Components[:1]
+	app.Spec.Components[0].Weights = []v1alpha1.ClusterWeight{{Peer: "hamburg", Weight: 2}, {Weight: 1}}
+	app.Status.Components = []v1alpha1.PlacedComponent{
+		{Name: "front", Peer: "hamburg", Replicas: 4, Acknowledged: true}, {Name: "front", Replicas: 2, Acknowledged: true},
+	}
+	placement := withComponents(t, app, v1alpha1.PlacementStatus{Nodes: []v1alpha1.NodePlacement{{Name: "hanse-hamburg"}}})
+	waiting := func(owner types.UID) *corev1.Pod {
+		pod := labelled("front")
+		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.GateNoClusterFits}}
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: owner, Controller: ptr.To(true)}}
+		return pod
+	}
+	none := app.DeepCopy()
+	none.Status.Components[0].Acknowledged = false
+	asked := withComponents(t, none, v1alpha1.PlacementStatus{})
+	first := asked.NewShares(nil).Next(waiting("old"))
+	if _, changed := asked.Release(first, func(string) bool { return true }); changed || first.Annotations[v1alpha1.AnnotationShare] != "hanse-hamburg" {
+		t.Errorf("others take over the share of a cluster that has not answered: %v", first.Annotations)
+	}
+	if !placement.Decided(waiting("old")).Admission.Gated {
+		t.Fatal("admission lets them go")
+	}
+	running := labelled("front")
+	running.OwnerReferences = waiting("old").OwnerReferences
+	running.Annotations = map[string]string{v1alpha1.AnnotationShare: "hanse-hamburg"}
+	running.Spec.NodeName = "hanse-hamburg"
+	shares := placement.NewShares([]corev1.Pod{*running})
+	room := func(node string) bool { return node == "hanse-hamburg" }
+	for owner, want := range map[types.UID]map[string]int{
+		"new": {"hanse-hamburg": 4, "home": 2},
+		"old": {"hanse-hamburg": 3, "home": 2}, // one of them is running
+	} {
+		got := map[string]int{}
+		for range want["hanse-hamburg"] + want["home"] {
+			released, changed := placement.Release(shares.Next(waiting(owner)), room)
+			if !changed || Gated(released) {
+				t.Fatal("it is not released")
+			}
+			shares.Count(released)
+			share := released.Annotations[v1alpha1.AnnotationShare]
+			got[share]++
+			if used := placement.RequestFor(released, "hanse-hamburg"); (used != "") != (share == "hanse-hamburg") {
+				t.Errorf("of %s it uses %q", share, used)
+			}
+			if leaves := ToleratesVirtualNodes(released); leaves != (share == "hanse-hamburg") {
+				t.Errorf("of %s it leaves: %v", share, leaves)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", owner, diff)
+		}
 	}
 }

@@ -128,8 +128,15 @@ func (c *cluster) expectAtComponent(t *testing.T, app *v1alpha1.Application, nam
 	})
 }
 
-// awaitGated waits until admission has pods of that name wait for the application, and creates a Deployment of one.
+// awaitGated creates a Deployment of one pod once admission has pods of that name wait for the application.
 func (c *cluster) awaitGated(t *testing.T, ns, name string) {
+	t.Helper()
+	c.awaitGates(t, ns, name)
+	c.create(t, deployment(ns, name, 1, shellSpec(forever)))
+}
+
+// awaitGates waits until admission has pods of that name wait for the application.
+func (c *cluster) awaitGates(t *testing.T, ns, name string) {
 	t.Helper()
 	eventually(t, "pods of the component wait", func(ctx context.Context) error {
 		probe := shellPod(ns, name, forever)
@@ -141,22 +148,31 @@ func (c *cluster) awaitGated(t *testing.T, ns, name string) {
 		}
 		return nil
 	})
-	c.create(t, deployment(ns, name, 1, shellSpec(forever)))
 }
 
-// The cheapest set of clusters is chosen, of which this cluster is one, and a ceiling is kept.
-func TestComponentsOnBestClusters(t *testing.T) {
-	market(t)
-	hamburg.prices(t, "0.02")
-	bremen.prices(t, "0.01")
-	eventually(t, "lubeck knows the prices", func(ctx context.Context) error { // what is placed before stays where it is
+// awaitPrices waits until the cluster knows the prices of hamburg and bremen: what is placed before stays where it is.
+func (c *cluster) awaitPrices(t *testing.T) {
+	t.Helper()
+	eventually(t, c.Name+" knows the prices", func(ctx context.Context) error {
 		for _, provider := range []*cluster{hamburg, bremen} {
-			if ad, err := lubeck.copyFrom(ctx, provider); err != nil || ad.Spec.Prices == nil {
-				return fmt.Errorf("%s has none (%v)", provider.Name, err)
+			ad, err := c.copyFrom(ctx, provider)
+			if err != nil {
+				return err
+			}
+			if ad.Spec.Prices == nil {
+				return fmt.Errorf("%s has none", provider.Name)
 			}
 		}
 		return nil
 	})
+}
+
+// The cheapest set of clusters is chosen, and a ceiling is kept.
+func TestComponentsOnBestClusters(t *testing.T) {
+	market(t)
+	hamburg.prices(t, "0.02")
+	bremen.prices(t, "0.01")
+	lubeck.awaitPrices(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	for name, test := range map[string]struct {
 		placement *v1alpha1.ApplicationPlacement
@@ -184,12 +200,19 @@ func TestComponentsOnBestClusters(t *testing.T) {
 		t.Errorf("it says %+v", said)
 	}
 	lubeck.deleteAndWait(t, app)
+}
 
+// This cluster is one of those that are chosen from, and costs nothing.
+func TestHomeIsARow(t *testing.T) {
+	market(t)
+	hamburg.prices(t, "0.02")
+	bremen.prices(t, "0.01")
+	lubeck.awaitPrices(t)
 	local := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	home := applicationOf(local, nil, "10m", "web")
 	lubeck.create(t, home)
 	lubeck.awaitApplication(t, home, v1alpha1.ApplicationPlaced)
-	if got := at(home); !slices.Equal(got, []string{""}) { // it costs nothing here
+	if got := at(home); !slices.Equal(got, []string{""}) {
 		t.Errorf("it is at %q", got)
 	}
 	lubeck.create(t, deployment(local, "web", 1, shellSpec(forever)))

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// webAt is an application of one component, as large as its Deployment, which the change places.
+func webAt(ns string, change func(*v1alpha1.Application)) *v1alpha1.Application {
+	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{}, "10m", "web")
+	app.Spec.Components[0].Replicas, app.Spec.Components[0].Resources = 0, nil
+	change(app)
+	return app
+}
+
+// small is a container that asks for little.
+func small() corev1.PodSpec {
+	spec := shellSpec(forever)
+	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+	return spec
+}
+
+// awaitSpread waits until so many pods of the app are Ready in each cluster, of which ours has no name.
+func (c *cluster) awaitSpread(t *testing.T, ns, app string, want map[string]int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("pods of %s are at %v", app, want), func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := c.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{"app": app}); err != nil {
+			return err
+		}
+		got := map[string]int{}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			peer, away := strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix)
+			switch {
+			case !pod.DeletionTimestamp.IsZero():
+			case !podReady(pod):
+				got["not Ready"]++
+			case away:
+				got[peer]++
+			default:
+				got[""]++
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("they are at %v", got)
+		}
+		return nil
+	})
+}
+
+// Three clusters share the replicas of a component by weights, as many as its Deployment asks for: when it is created, when it is scaled,
+// and when all its pods are replaced. What each runs is reserved there.
+func TestReplicasByWeight(t *testing.T) {
+	ctx := market(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
+	app := webAt(ns, func(app *v1alpha1.Application) {
+		app.Spec.Components[0].Weights = []v1alpha1.ClusterWeight{{Peer: "hamburg", Weight: 2}, {Peer: "bremen", Weight: 1}, {Weight: 1}}
+	})
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationUnplaced)
+	lubeck.awaitDeployment(t, ns, "web", 4)
+	lubeck.awaitSpread(t, ns, "web", map[string]int{"hamburg": 2, "bremen": 1, "": 1})
+
+	lubeck.scaleTo(t, ns, 8, "web")
+	lubeck.awaitSpread(t, ns, "web", map[string]int{"hamburg": 4, "bremen": 2, "": 2})
+	if out, err := lubeck.Kubectl(ctx, "rollout", "restart", "-n", ns, "deployment/web"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := lubeck.Kubectl(ctx, "rollout", "status", "-n", ns, "deployment/web"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	lubeck.awaitSpread(t, ns, "web", map[string]int{"hamburg": 4, "bremen": 2, "": 2})
+	eventually(t, "hamburg has reserved what it runs", func(ctx context.Context) error {
+		request, err := hamburg.requestOf(ctx, app, lubeck)
+		if err == nil && (request.Status.Phase != v1alpha1.RequestAcknowledged || request.Status.Reserved.Pods().Value() != 4 || request.Status.Used.Pods().Value() != 4) {
+			err = fmt.Errorf("it says %+v", request.Status)
+		}
+		return err
+	})
+	if out, err := lubeck.Kubectl(ctx, "get", "applications", "-n", ns); err != nil || !strings.Contains(out, "web 4 at hamburg, web 2 at bremen, web 2 here") {
+		t.Errorf("kubectl get applications: %v\n%s", err, out)
+	}
+	lubeck.deleteAndWait(t, app)
+}
+
+// awaitDeployment creates a Deployment of small pods once admission knows that they are of an application.
+func (c *cluster) awaitDeployment(t *testing.T, ns, name string, replicas int32) {
+	t.Helper()
+	c.awaitGates(t, ns, name)
+	c.create(t, deployment(ns, name, replicas, small()))
+}
+
+// A cluster that is cut off for longer than the user wants to wait loses its component: it gets its room in another one, and its pods are
+// made anew there. An application that is deleted meanwhile says whom it cannot tell. When the cluster is back, it is told: nothing of the
+// two is left there, and no pod ran twice under one UID.
+func TestLostComponentIsPlacedAgain(t *testing.T) {
+	ctx := market(t)
+	hamburg.prices(t, "0.01")
+	bremen.prices(t, "0.02")
+	lubeck.awaitPrices(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := webAt(ns, func(app *v1alpha1.Application) {
+		app.Spec.Placement.ReplaceAfter = &metav1.Duration{Duration: 10 * time.Second}
+	})
+	left := applicationOf(ns, &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "10m", "left")
+	left.Name = "left"
+	lubeck.create(t, app)
+	lubeck.create(t, left)
+	lubeck.awaitDeployment(t, ns, "web", 1)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	lubeck.awaitApplication(t, left, v1alpha1.ApplicationPlaced)
+	lubeck.expectAtComponent(t, app, "web", "hamburg")
+	before := lubeck.awaitReadyPods(t, ns, "web", 1)[0]
+	cutOff(t)
+	if err := lubeck.Delete(ctx, left); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its pod runs at bremen", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		err := lubeck.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{"app": "web"})
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; pod.Spec.NodeName == "hanse-bremen" && podReady(pod) {
+				return nil
+			}
+		}
+		return errors.Join(err, fmt.Errorf("it does not: %+v", app.Status.Components))
+	})
+	if err := lubeck.Get(ctx, client.ObjectKeyFromObject(left), left); err != nil || left.Status.Phase != v1alpha1.ApplicationReleased {
+		t.Errorf("the application that was deleted says %+v (%v)", left.Status, err)
+	}
+	mustTestbed(t, "heal", "lubeck", "hamburg")
+	eventually(t, "nothing is left at hamburg", func(ctx context.Context) error {
+		for _, of := range []*v1alpha1.Application{app, left} {
+			if _, err := hamburg.requestOf(ctx, of, lubeck); !apierrors.IsNotFound(err) {
+				return errors.Join(err, fmt.Errorf("there is the Request of %s", of.Name))
+			}
+		}
+		return errors.Join(lubeck.isGone(ctx, left), lubeck.isGone(ctx, before.DeepCopy()))
+	})
+	if _, err := hamburg.remotePod(ctx, &before); err == nil {
+		t.Error("its old pod still runs at hamburg")
+	}
+	lubeck.deleteAndWait(t, app)
+}
+
+// closed has the cluster refuse every Request.
+func (c *cluster) closed(t *testing.T) {
+	t.Helper()
+	c.policy(t, "request", "package hanse.request\n\ndeny contains \"closed on Thursdays\"\n")
+}
+
+// A provider that refuses is passed over for the next best.
+func TestNackGoesToNext(t *testing.T) {
+	market(t)
+	hamburg.prices(t, "0.02")
+	bremen.prices(t, "0.01")
+	lubeck.awaitPrices(t)
+	bremen.closed(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := applicationOf(ns, nil, "10m", "web")
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	if at(app)[0] != "hamburg" || len(app.Status.Refusals) != 1 || !strings.Contains(app.Status.Refusals[0].Message, "closed on Thursdays") {
+		t.Errorf("it is at %v, and refused by %+v", at(app), app.Status.Refusals)
+	}
+	lubeck.deleteAndWait(t, app)
+}
+
+// An application that gets no place says of each cluster why, on its object and where its user waits for it.
+func TestUnplacedSaysWhyPerCluster(t *testing.T) {
+	ctx := market(t)
+	hamburg.closed(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{Exclude: []string{"bremen"}}, "10m", "web")
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationUnplaced)
+	expectUnsuitable(t, app, "closed on Thursdays", "hamburg")
+	expectUnsuitable(t, app, "exclude in spec.placement names it", "bremen")
+	expectUnsuitable(t, app, "The strategy of the namespace is Remote", "")
+	out, err := lubeck.Hanse(ctx, "explain", "application", app.Name, "-n", ns)
+	if err := wants(out, "closed on Thursdays", err); err != nil {
+		t.Error(err)
+	}
+	lubeck.deleteAndWait(t, app)
+}
