@@ -24,11 +24,11 @@ import (
 func newExplainCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "explain",
-		Short:   "Say where a pod runs, why there, and what is wrong if something is",
-		Example: `  kubectl hanse explain pod web-1 -n shop`,
+		Short:   "Say where a pod or an application runs, why there, and what is wrong if something is",
+		Example: "  kubectl hanse explain pod web-1 -n shop\n  kubectl hanse explain application shop -n shop",
 		Args:    cobra.NoArgs,
 	}
-	command.AddCommand(newExplainPodCommand(global))
+	command.AddCommand(newExplainPodCommand(global), newExplainApplicationCommand(global))
 	return command
 }
 
