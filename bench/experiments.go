@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hanse-dev/hanse/bench/advertisements"
+	"github.com/hanse-dev/hanse/bench/applications"
 	"github.com/hanse-dev/hanse/bench/bursts"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
@@ -25,6 +26,7 @@ var experiments = []struct {
 	measure func(*options, context.Context, *report) error
 }{
 	{[]string{"advertisements"}, (*options).advertisements},
+	{[]string{"applications"}, (*options).measureApplications},
 	{[]string{"bursts", floors}, (*options).measureBursts},
 	{[]string{"guards"}, (*options).measureGuards},
 	{[]string{"moves"}, (*options).measureMoves},
@@ -83,6 +85,14 @@ func (o *options) measureMoves(ctx context.Context, into *report) error {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	result, err := moves.Run(ctx, moves.Config{Bed: o.bed, Count: o.moves, AtOnce: 10, SchedulerQPS: o.qps, Say: say})
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) measureApplications(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	result, err := applications.Run(ctx, applications.Config{Bed: o.bed, Count: o.applications, Say: say})
 	into.add(result.Tables()...)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,9 +42,20 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 	if err := a.store(ctx, app, &status); err != nil {
 		return reconcile.Result{}, err
 	}
+	return a.carryOut(ctx, seen, status)
+}
+
+// carryOut brings about what was decided.
+func (a *applications) carryOut(ctx context.Context, seen *scene, status v1alpha1.ApplicationStatus) (reconcile.Result, error) {
 	asked, err := a.ask(ctx, seen, &status)
 	if err != nil {
 		return busy(err)
+	}
+	if len(seen.refused) > 0 {
+		for peer, why := range seen.refused {
+			seen.refuse(&status, peer, why)
+		}
+		return reconcile.Result{}, a.store(ctx, seen.app, &status) // what is written asks for another look
 	}
 	if err := a.evictLost(ctx, seen, &status); err != nil {
 		return reconcile.Result{}, err
@@ -52,7 +64,7 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 		return reconcile.Result{RequeueAfter: seen.again(&status)}, a.letGo(ctx, seen, &status)
 	}
 	status.AskedAt = asked
-	return reconcile.Result{RequeueAfter: seen.again(&status)}, a.store(ctx, app, &status)
+	return reconcile.Result{RequeueAfter: seen.again(&status)}, a.store(ctx, seen.app, &status)
 }
 
 // busy has a peer that takes no further calls asked later.
@@ -122,7 +134,7 @@ func (a *applications) ask(ctx context.Context, seen *scene, status *v1alpha1.Ap
 			asked = append(asked, peer) // a change of the link asks for another look
 		case wanted != nil:
 			asked = append(asked, peer)
-			err = errors.Join(err, a.send(ctx, peer, seen.at[peer], wanted))
+			err = errors.Join(err, a.send(ctx, seen, peer, wanted))
 		case seen.at[peer] != nil:
 			asked = append(asked, peer)
 			err = errors.Join(err, a.release(ctx, peer, seen.at[peer]))
@@ -137,7 +149,8 @@ func (a *applications) isForgotten(ctx context.Context, peer string) bool {
 }
 
 // send creates the Request, or changes the one that is there.
-func (a *applications) send(ctx context.Context, peer string, there, wanted *v1alpha1.Request) error {
+func (a *applications) send(ctx context.Context, seen *scene, peer string, wanted *v1alpha1.Request) error {
+	there := seen.at[peer]
 	link, ok := a.Links.Get(peer)
 	if !ok || there != nil && equality.Semantic.DeepEqual(there.Spec, wanted.Spec) {
 		return nil
@@ -149,10 +162,15 @@ func (a *applications) send(ctx context.Context, peer string, there, wanted *v1a
 	} else {
 		err = link.Client().Patch(ctx, wanted, client.MergeFromWithOptions(there, client.MergeFromWithOptimisticLock{}))
 	}
-	if local.IgnoreStale(err) != nil {
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err): // by its quota, for instance
+		seen.refused[peer] = "It does not take the Request: " + err.Error()
+		return nil
+	case local.IgnoreStale(err) != nil:
 		return fmt.Errorf("ask %s for room: %w", peer, err)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // release gives back what was reserved.

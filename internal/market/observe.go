@@ -44,6 +44,8 @@ type scene struct {
 	missing string
 	// pods are those of the application: component and peer → how many are Ready.
 	ready map[place]int32
+	// refused are peers whose API server does not take our Request: peer → why.
+	refused map[string]string
 	// unfit are clusters that have no room for their share of a component: component and peer → why.
 	unfit map[place]string
 }
@@ -54,7 +56,7 @@ type place struct{ component, peer string }
 func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (*scene, error) {
 	seen := &scene{
 		app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{},
-		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, unfit: map[place]string{},
+		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, refused: map[string]string{}, unfit: map[place]string{},
 	}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})

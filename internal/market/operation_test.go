@@ -1,6 +1,7 @@
 package market
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -171,6 +174,16 @@ func (w *world) evictions() *int {
 		return nil
 	})
 	return &count
+}
+
+func TestAPeerThatTakesNoRequestIsPassedOver(t *testing.T) {
+	w := newWorld(t, map[string]int64{"cheap": 10, "dear": 20})
+	w.there["cheap"].Refuse("create Request", apierrors.NewForbidden(schema.GroupResource{Resource: "requests"}, "app-1", errors.New("exceeded quota")))
+	app := w.looks()
+	w.expect(app, "Requested front@dear back@dear")
+	if len(app.Status.Refusals) != 1 || !strings.Contains(app.Status.Refusals[0].Message, "exceeded quota") {
+		t.Errorf("it says %+v", app.Status.Refusals)
+	}
 }
 
 func TestAComponentWaitsForItsClusterByDefault(t *testing.T) {
