@@ -57,6 +57,8 @@ const (
 	ConditionAcknowledged = "Acknowledged"
 	// ConditionRestored says of a PodMove that failed after its pod was evicted whether there is such a pod again.
 	ConditionRestored = "Restored"
+	// ConditionAgreed says that consumer and provider have counted the same in an Account.
+	ConditionAgreed = "Agreed"
 )
 
 // Reasons of conditions, acknowledgements and events.
@@ -333,6 +335,14 @@ const (
 	ReasonRequested = "Requested"
 	// ReasonPlaced means that every component of an Application has its room.
 	ReasonPlaced = "Placed"
+	// ReasonCountsAgree means that consumer and provider have counted the same.
+	ReasonCountsAgree = "CountsAgree"
+	// ReasonCountsDiffer means that consumer and provider have counted more differently than they do for the moments at which they see things.
+	ReasonCountsDiffer = "CountsDiffer"
+	// ReasonInvalidCount means that what the other side has counted is no count.
+	ReasonInvalidCount = "InvalidCount"
+	// ReasonNotCounted means that consumer or provider has counted nothing yet, or no more for some time.
+	ReasonNotCounted = "NotCounted"
 	// ReasonAlreadyThere means that the pod runs at the destination already.
 	ReasonAlreadyThere = "AlreadyThere"
 	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or, with method Surge, not by two pods at once.

@@ -24,6 +24,8 @@ type Protocol struct {
 	ShadowPods bool
 	// Requests: the peer reserves room for each Request. Otherwise no component of an Application goes there.
 	Requests bool
+	// Accounts: the peer counts what we use there, and takes what we have counted. Otherwise our count stands alone.
+	Accounts bool
 	// Copies: ConfigMaps and Secrets that pods use are copied to the peer.
 	Copies bool
 	// Objects: the peer takes copies of objects of other kinds.
@@ -40,7 +42,7 @@ func (p *Peer) Protocol() Protocol {
 		return Protocol{Copies: p.Spec.Copies == CopiesConfiguration}
 	}
 	return Protocol{
-		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Requests: true, Copies: true,
+		Identity: true, Sessions: true, Advertisements: true, Mappings: true, ShadowPods: true, Requests: true, Accounts: true, Copies: true,
 		Objects: true, Claims: true, Network: true,
 	}
 }

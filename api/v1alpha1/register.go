@@ -32,6 +32,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&ExportedService{}, &ExportedServiceList{},
 		&Request{}, &RequestList{},
 		&Application{}, &ApplicationList{},
+		&Account{}, &AccountList{},
 		&PodMove{}, &PodMoveList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

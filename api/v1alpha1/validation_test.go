@@ -52,6 +52,10 @@ const (
 	application = `{apiVersion: hanse.dev/v1alpha1, kind: Application, metadata: {name: shop, namespace: x},
 		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}$MORE}, {name: $SECOND, podLabels: {app: db}}],
 			placement: {replaceAfter: $AFTER, maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
+		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}}, {name: $SECOND, podLabels: {app: db}, replicas: 1}],
+			placement: {maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
+	account = `{apiVersion: hanse.dev/v1alpha1, kind: Account, metadata: {name: $NAME, namespace: x},
+		spec: {countedUntil: "2026-01-01T00:05:00Z", entries: [{application: $APP, currency: $CURRENCY, used: {$RESOURCE: $HOURS}, reserved: {cpu: "2"}, cost: $COST}]}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
 		spec: {by: $BY, namespace: $SPACE, name: web, part: "0", type: $TYPE, exportedAt: "2026-01-01T00:00:00Z", addressType: IPv4,
 			ports: [{port: $PORT}], endpointPorts: [{port: 8080}], endpoints: [{address: $ADDRESS}]}}`
@@ -88,6 +92,8 @@ func TestRules(t *testing.T) {
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
 	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m"}
+	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]"}
+	goodAccount := []string{"NAME", "lent-2026-01-01", "APP", "shop/web", "CURRENCY", "EUR", "RESOURCE", "memory", "HOURS", `"1.5"`, "COST", `"0.25"`}
 	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
 	const counted = "pods are counted by replicas"
 	goodExport := []string{"NAME", "provider.shop.web.0", "BY", "Provider", "SPACE", "shop", "TYPE", "ClusterSetIP", "PORT", "80", "ADDRESS", "100.64.1.5"}
@@ -343,6 +349,18 @@ func TestRules(t *testing.T) {
 		{name: "an application of shares with a price each", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", `, weights: [{weight: 1}], maxPrice: {amount: "1", currency: EUR}`}, want: "set the one of placement"},
 		{name: "an application that waits for no time", plural: "applications", template: application, good: goodApplication, change: []string{"AFTER", "0s"}, want: "replaceAfter"},
 		{name: "an application that spreads", plural: "applications", template: application, good: goodApplication, change: []string{"PREFER", "Spread"}, want: "is not spread"},
+		{name: "an account", plural: "accounts", template: account, good: goodAccount},
+		{name: "an account of what was borrowed", plural: "accounts", template: account, good: goodAccount, change: []string{"NAME", "borrowed-2026-01-01"}},
+		{name: "an account of all other applications", plural: "accounts", template: account, good: goodAccount, change: []string{"APP", `"*"`, "CURRENCY", `""`}},
+		{name: "an account of no day", plural: "accounts", template: account, good: goodAccount, change: []string{"NAME", "lent"}, want: "the name of an Account"},
+		{name: "an account of an application of no name", plural: "accounts", template: account, good: goodAccount, change: []string{"APP", `"a b"`}, want: "application"},
+		{name: "an account in no currency", plural: "accounts", template: account, good: goodAccount, change: []string{"CURRENCY", "euro"}, want: "currency"},
+		{name: "an account of negative hours", plural: "accounts", template: account, good: goodAccount, change: []string{"HOURS", `"-1"`}, want: "used"},
+		{name: "an account of a huge exponent", plural: "accounts", template: account, good: goodAccount, change: []string{"HOURS", `"1e999999999"`}, want: "used"},
+		{name: "an account of too many hours", plural: "accounts", template: account, good: goodAccount, change: []string{"HOURS", `"1000000000000"`}, want: "used"},
+		{name: "an account of a quantity", plural: "accounts", template: account, good: goodAccount, change: []string{"HOURS", "500m"}, want: "used"},
+		{name: "an account of a long name of a resource", plural: "accounts", template: account, good: goodAccount, change: []string{"RESOURCE", strings.Repeat("a", 101)}, want: "at most 100"},
+		{name: "an account of a negative cost", plural: "accounts", template: account, good: goodAccount, change: []string{"COST", `"-1"`}, want: "cost"},
 		{name: "a request at a negative price", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"-1"`}, want: "amount must"},
 		{name: "a request at a price of a huge exponent", plural: "requests", template: request, good: goodRequest, change: []string{"AMOUNT", `"1e999999999"`}, want: "amount must"},
 		{name: "an exported service", plural: "exportedservices", template: exportedService, good: goodExport},

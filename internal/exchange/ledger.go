@@ -197,6 +197,7 @@ func TrimPod(object any) (any, error) {
 	}
 	pod.Status = corev1.PodStatus{
 		Phase:                 pod.Status.Phase,
+		StartTime:             pod.Status.StartTime, // since when what it holds is counted, see Meter
 		Conditions:            slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type != corev1.PodResizePending }),
 		ContainerStatuses:     trim(pod.Status.ContainerStatuses, keptOfStatus),
 		InitContainerStatuses: trim(pod.Status.InitContainerStatuses, keptOfStatus),

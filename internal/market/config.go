@@ -42,7 +42,7 @@ const (
 )
 
 // requests are what is followed at peers.
-var requests = &peers.Subject{Example: &v1alpha1.Request{}}
+var requests = peers.Requests
 
 // Home tells what this cluster has for pods of its own.
 type Home interface {

@@ -44,6 +44,9 @@ type Subject struct {
 // itself is made for 10,000 namespaces in a cluster, and few of them are offloaded to the same peer.
 var Mappings = &Subject{Example: &v1alpha1.NamespaceMapping{}, MostObjects: 5000, MostBytes: 64 << 10}
 
+// Requests are our Requests at a peer.
+var Requests = &Subject{Example: &v1alpha1.Request{}}
+
 // A Mirror is a read-only copy of the objects of one Subject in one namespace of a peer, kept up to date by a watch. A
 // peer that answers nonsense, or nothing, leaves the mirror as it was; Err says why.
 type Mirror struct {
