@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,6 +52,7 @@ type managerFlags struct {
 	server      serverFlags
 	peering     peering.Config
 	advertising advertisement.Config
+	accounts    time.Duration // how often they are written
 	policies    policymaker.Config
 	offloading  namespaces.Default // without a selector no namespace is offloaded by default
 	podMetadata offload.Metadata
@@ -194,7 +196,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
 		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addRemoteEvents, f.addReflector, f.addVolumes,
-		f.addMulticluster, f.addMover, f.addMarket,
+		f.addMulticluster, f.addMover, f.addMarket, f.addAccounts,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/accounts"
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/agentless"
 	"github.com/hanse-dev/hanse/internal/market"
@@ -52,6 +53,8 @@ func (f *managerFlags) bindMarket(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.Aggregate, "aggregate", false, "make what our providers offer a part of what we offer")
 	flags.Int64Var(&c.AggregateShare, "aggregate-share", 0, "how many percent to add to the prices of what is passed on")
 	flags.DurationVar(&c.Bounds.ClockSkew, "clock-skew", c.Bounds.ClockSkew, "how far a peer's clock may be off")
+	flags.DurationVar(&f.accounts, "accounting-period", accounts.DefaultPeriod,
+		"how often it is written down what peers and this cluster have used of each other; whole seconds that divide a day")
 	flags.DurationVar(&f.policies.Deadline, "policy-deadline", f.policies.Deadline, "how long the policies may take to answer a question")
 	hide(flags, "full-interval", "min-interval", "settle-interval", "threshold", "max-images", "clock-skew", "policy-deadline")
 }
@@ -80,5 +83,12 @@ func (f *managerFlags) addMarket(mgr manager.Manager, links *peers.Links) error 
 	return market.SetupWithManager(mgr, market.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Home: f.publisher, Events: mgr.GetEventRecorder("hanse-market"), Clock: f.clock,
 		ClusterID: f.peering.ClusterID,
+	})
+}
+
+func (f *managerFlags) addAccounts(mgr manager.Manager, links *peers.Links) error {
+	return accounts.SetupWithManager(mgr, accounts.Config{
+		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-accounts"), Clock: f.clock,
+		ClusterID: f.peering.ClusterID, Period: f.accounts,
 	})
 }
