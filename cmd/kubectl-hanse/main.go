@@ -72,7 +72,7 @@ func newCommand() *cobra.Command {
 		"namespace that Hanse is installed in; by default where it is found, and "+v1alpha1.SystemNamespace+" for a new installation")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
 		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
-		newOffloadCommand, newUnoffloadCommand, newMoveCommand, newTableCommand, newRequestCommand, newApplicationsCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
+		newOffloadCommand, newUnoffloadCommand, newMoveCommand, newTableCommand, newRequestCommand, newApplicationsCommand, newAccountCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
 		newTestCommand, newBenchCommand, newVersionCommand,
 	} {
 		command.AddCommand(verb(global))

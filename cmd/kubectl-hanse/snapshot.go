@@ -49,6 +49,7 @@ const (
 	partVolumes      part = "volumes"
 	partShadowClaims part = "claims of peers"
 	partRequests     part = "Requests of peers"
+	partAccounts     part = "Accounts"
 	partWarnings     part = "warnings of Services and claims"
 )
 
@@ -77,6 +78,7 @@ type snapshot struct {
 	stored      []local.Stored     // our data at peers
 	claims      v1alpha1.ShadowClaimList
 	requests    v1alpha1.RequestList
+	accounts    v1alpha1.AccountList
 	connections v1alpha1.ConnectionList
 	errs        map[part]error
 }
@@ -135,6 +137,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partShadowPods:   list(&s.shadowPods),
 		partShadowClaims: list(&s.claims),
 		partRequests:     list(&s.requests),
+		partAccounts:     list(&s.accounts),
 		partVolumes:      func() error { return s.readStored(ctx, c) },
 		partDaemonSets:   list(&s.daemonSets),
 		partServices:     list(&s.services, users),

@@ -82,7 +82,8 @@ type peerStatus struct {
 	BrokenClaims      []string             `json:"brokenClaims,omitempty"` // its claims that are not kept as it asks
 	Twins             []string             `json:"twins,omitempty"`
 	Guests            int                  `json:"guests"`
-	Reservations      []string             `json:"reservations,omitempty"` // what is reserved here for it
+	Reservations      []string             `json:"reservations,omitempty"`      // what is reserved here for it
+	DifferingAccounts []string             `json:"differingAccounts,omitempty"` // of which the two sides have counted differently
 }
 
 // readiness is what a condition Ready says.
@@ -165,7 +166,7 @@ type namespaceStatus struct {
 // observe looks at the cluster whose Hanse is in that namespace, and at the offloading of one namespace, or of all if none
 // is named.
 func observe(ctx context.Context, c client.Client, system, namespace string, now time.Time) (overview, error) {
-	parts := []part{partInfo, partPolicies, partPeers, partOffers, partConnections, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway, partVolumes, partShadowClaims, partRequests}
+	parts := []part{partInfo, partPolicies, partPeers, partOffers, partConnections, partOffloadings, partNamespaces, partShadowPods, partVirtualNodes, partPodsAway, partVolumes, partShadowClaims, partRequests, partAccounts}
 	s := take(ctx, c, scope{system: system}, now, parts...)
 	hidden, err := s.errButHidden(parts...)
 	if err == nil && len(hidden) > 0 {
@@ -194,7 +195,7 @@ func (s *snapshot) statusOf(peer *v1alpha1.Peer) peerStatus {
 		Parting: !peer.DeletionTimestamp.IsZero(), readiness: readinessOf(peer.Status.Conditions), PeerStatus: peer.Status,
 		Twins: s.namespacesOf(v1alpha1.TypeTwin, peer.Name), Guests: len(s.podsOf(peer.Name)),
 		Volumes: s.volumesAt(peer.Name), BrokenClaims: s.brokenClaimsOf(peer.Name),
-		Reservations: s.reservationsOf(peer.Name),
+		Reservations: s.reservationsOf(peer.Name), DifferingAccounts: s.differingWith(peer.Name),
 	}
 	status.Conditions = sortedConditions(peer)
 	if peer.Status.Session != nil {

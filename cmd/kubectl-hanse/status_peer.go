@@ -46,6 +46,7 @@ func printPeer(d *document, peer *peerStatus) {
 		about.add("Its reservations", strings.Join(peer.Reservations, ", "))
 		about.add("Its broken claims", strings.Join(peer.BrokenClaims, ", "))
 	}
+	about.add("Accounts that differ", strings.Join(peer.DifferingAccounts, ", "))
 	if s := peer.Services; s != nil {
 		about.add("Services it imports", services(s.Exported, s.RefusedThere))
 		about.add("Services of it here", services(s.Imported, s.RefusedHere))

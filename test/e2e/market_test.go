@@ -33,6 +33,7 @@ var bremen, wismar *cluster
 func marketSettings(c *cluster) []string {
 	values := []string{
 		"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "bandwidthInterval=1m",
+		"accountingPeriod=3s",
 	}
 	if c == bremen || c == wismar {
 		values = append(values, "discovery.enabled=true", "discovery.multicast=true", "discovery.period=5s", "manager.apiServers[0]="+c.Config.Host)

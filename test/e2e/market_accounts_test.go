@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// slots are a resource of which so much is used that counts which differ by some seconds differ by more than is put up with.
+const slots corev1.ResourceName = "accounts.example/slots"
+
+// accountOf is that of today.
+func (c *cluster) accountOf(ctx context.Context, direction v1alpha1.AccountDirection, peer *cluster) (*v1alpha1.Account, error) {
+	found := &v1alpha1.Account{}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: v1alpha1.AccountName(direction, time.Now())}
+	return found, c.Get(ctx, key, found)
+}
+
+// accounts are what lubeck has used at hamburg today, as each of them keeps it.
+func accounts(ctx context.Context) (borrowed, lent *v1alpha1.Account, err error) {
+	if borrowed, err = lubeck.accountOf(ctx, v1alpha1.AccountBorrowed, hamburg); err == nil {
+		lent, err = hamburg.accountOf(ctx, v1alpha1.AccountLent, lubeck)
+	}
+	return borrowed, lent, err
+}
+
+// awaitAgreed waits until both say this.
+func awaitAgreed(t *testing.T, status metav1.ConditionStatus, text string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("lubeck and hamburg say that Agreed is %s", status), func(ctx context.Context) error {
+		borrowed, lent, err := accounts(ctx)
+		if err != nil {
+			return err
+		}
+		for _, account := range []*v1alpha1.Account{borrowed, lent} {
+			said := meta.FindStatusCondition(account.Status.Conditions, v1alpha1.ConditionAgreed)
+			if said == nil || said.Status != status || !strings.Contains(said.Message, text) {
+				return fmt.Errorf("%s says %+v", account.Name, said)
+			}
+		}
+		return nil
+	})
+}
+
+// hoursOf are the hours of slots that the application has used and that were reserved for it.
+func hoursOf(count *v1alpha1.AccountCount, application string) (used, reserved float64, cost v1alpha1.Decimal) {
+	for _, e := range count.Entries {
+		if e.Application == application {
+			more, _ := strconv.ParseFloat(string(e.Used[slots]), 64)
+			kept, _ := strconv.ParseFloat(string(e.Reserved[slots]), 64)
+			used, reserved, cost = used+more, reserved+kept, max(cost, e.Cost)
+		}
+	}
+	return used, reserved, cost
+}
+
+// awaitUsed waits until both have counted so many hours of slots for the application, half of what was reserved for it, and agree.
+func awaitUsed(t *testing.T, application string, least float64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("both have counted %g hours for %s", least, application), func(ctx context.Context) error {
+		borrowed, lent, err := accounts(ctx)
+		if err != nil {
+			return err
+		}
+		for name, count := range map[string]*v1alpha1.AccountCount{"lubeck": borrowed.Own(), "hamburg": lent.Own()} {
+			used, reserved, cost := hoursOf(count, application)
+			if used < least || reserved < 2*used || cost == "" {
+				return fmt.Errorf("by %s it is %g of %g for %q", name, used, reserved, cost)
+			}
+		}
+		return nil
+	})
+	awaitAgreed(t, metav1.ConditionTrue, "")
+}
+
+// What an application uses, and what is reserved for it, both sides count by themselves, and come to the same, also when the managers are
+// killed meanwhile. The user sees it as a table for an invoice.
+func TestAccountsAgree(t *testing.T) {
+	ctx := market(t)
+	hamburg.berths(t, string(slots), 40)
+	hamburg.prices(t, "0.02")
+	eventually(t, "lubeck knows what hamburg has, and the price", func(ctx context.Context) error {
+		ad, err := lubeck.copyFrom(ctx, hamburg)
+		if there := ad.Spec.Availability[slots]; err == nil && (ad.Spec.Prices == nil || there.Value() < 40) {
+			err = fmt.Errorf("it is offered %s at %+v", there.String(), ad.Spec.Prices)
+		}
+		return err
+	})
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "50m", "web")
+	app.Spec.Components[0].Resources[slots] = resource.MustParse("40")
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	spec := shellSpec(forever)
+	spec.Containers[0].Resources.Requests[slots] = resource.MustParse("20")
+	spec.Containers[0].Resources.Limits = corev1.ResourceList{slots: resource.MustParse("20")}
+	lubeck.create(t, deployment(ns, "web", 1, spec))
+	lubeck.awaitReadyPods(t, ns, "web", 1)
+
+	application := ns + "/" + app.Name
+	awaitUsed(t, application, 0.03)
+	hamburg.kill9(t, "manager")
+	lubeck.kill9(t, "manager")
+	awaitUsed(t, application, 0.1)
+
+	lubeck.deleteAndWait(t, app)
+	out, err := lubeck.Hanse(ctx, "account", "--peer", "hamburg", "--since", "24h", "-o", "csv")
+	if err != nil || !slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+		return strings.Contains(line, ",hamburg,borrowed,"+application+",0.0") && strings.Contains(line, ",EUR,")
+	}) {
+		t.Errorf("kubectl hanse account: %v\n%s", err, out)
+	}
+}
+
+// A consumer that claims to have used something else than its provider has counted is told so, and so is the provider.
+func TestAccountsDisagree(t *testing.T) {
+	ctx := market(t)
+	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: "hamburg"}},
+	})
+	lubeck.create(t, shellPod(ns, "worker", forever))
+	lubeck.awaitReadyPods(t, ns, "worker", 1)
+	awaitAgreed(t, metav1.ConditionTrue, "")
+
+	claims := func(more float64) {
+		eventually(t, fmt.Sprintf("lubeck claims %g core hours more", more), func(ctx context.Context) error {
+			borrowed, _, err := accounts(ctx)
+			if err != nil {
+				return err
+			}
+			hours, _ := strconv.ParseFloat(string(borrowed.Spec.Entries[0].Used[corev1.ResourceCPU]), 64)
+			borrowed.Spec.Entries[0].Used[corev1.ResourceCPU] = v1alpha1.Decimal(strconv.FormatFloat(hours+more, 'f', 9, 64))
+			return lubeck.Update(ctx, borrowed)
+		})
+	}
+	claims(100)
+	t.Cleanup(func() {
+		if t.Failed() { // else nobody would ever agree again today
+			_, _ = lubeck.Kubectl(context.Background(), "delete", "accounts", "-A", "--all")
+			_, _ = hamburg.Kubectl(context.Background(), "delete", "accounts", "-A", "--all")
+		}
+	})
+	awaitAgreed(t, metav1.ConditionFalse, "The counts differ: cpu used is 100.")
+	for _, side := range []*cluster{lubeck, hamburg} {
+		out, err := side.Hanse(ctx, "account", "--since", "24h")
+		if err != nil || !strings.Contains(out, "cpu used is 100.") {
+			t.Errorf("kubectl hanse account at %s: %v\n%s", side.Name, err, out)
+		}
+	}
+	eventually(t, "hamburg's administrator finds an event", func(ctx context.Context) error {
+		out, err := hamburg.Kubectl(ctx, "get", "events", "-n", v1alpha1.TenantNamespace("lubeck"), "--field-selector", "reason="+v1alpha1.ReasonCountsDiffer)
+		if err == nil && !strings.Contains(out, "lent-") {
+			err = fmt.Errorf("there are %s", out)
+		}
+		return err
+	})
+	claims(-100)
+	awaitAgreed(t, metav1.ConditionTrue, "")
+}
