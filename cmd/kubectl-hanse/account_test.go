@@ -39,7 +39,7 @@ func TestAccountsAreShown(t *testing.T) {
 	shown := func(flags accountFlags) string {
 		t.Helper()
 		var out bytes.Buffer
-		if err := showAccounts(t.Context(), &out, newWorld(t, kept()...).connection.client, &flags, now); err != nil {
+		if err := showAccounts(t.Context(), &out, newWorld(t, kept()...).client, &flags, now); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

@@ -124,6 +124,7 @@ func (w *world) account(of *testkit.Cluster, direction v1alpha1.AccountDirection
 }
 
 func (w *world) lent() *v1alpha1.Account { return w.account(w.there, v1alpha1.AccountLent, "lubeck") }
+
 func (w *world) borrowed() *v1alpha1.Account {
 	return w.account(w.here, v1alpha1.AccountBorrowed, "hamburg")
 }
