@@ -179,3 +179,24 @@ func BenchmarkMeter(b *testing.B) {
 		m.Commit("lubeck", after(5*time.Minute))
 	}
 }
+
+// A tick in which nothing has changed is cheap, however many pods and peers there are.
+func BenchmarkMeterTick(b *testing.B) {
+	m, now := NewMeter(), evening
+	for i := range 10_000 {
+		peer := fmt.Sprint("peer-", i%1000)
+		m.Open(peer, func() time.Time { return evening })
+		m.Hold(&MeteredPod{
+			NamespacedName: types.NamespacedName{Name: fmt.Sprint("pod-", i)}, Peer: peer, Started: evening,
+			Holds: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("1")},
+		}, evening)
+	}
+	for b.Loop() {
+		now = now.Add(5 * time.Minute)
+		for i := range 1000 {
+			peer := fmt.Sprint("peer-", i)
+			m.Tally(peer, now, nil)
+			m.Commit(peer, now)
+		}
+	}
+}
