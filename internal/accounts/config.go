@@ -35,7 +35,7 @@ const (
 )
 
 // counts are what is followed at peers: the Accounts that they have of us, one by one.
-var counts = &peers.Subject{Example: &v1alpha1.Account{}, MostObjects: 2, MostBytes: 256 << 10}
+var counts = &peers.Subject{Example: &v1alpha1.Account{}, MostObjects: 10, MostBytes: 256 << 10} // a page counts as ten at least
 
 // Config is what the controller needs.
 type Config struct {
