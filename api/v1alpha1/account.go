@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// MaxAccountEntries is how many entries a count has at most: those of further applications are one entry, OtherApplications.
+	// MaxAccountEntries is how many entries a count has at most: those of further applications are added up, see OtherApplications.
 	MaxAccountEntries = 32
 	// MaxAccountResources is how many resources are counted for each application.
 	MaxAccountResources = 8
@@ -44,7 +44,7 @@ type AccountCount struct {
 	// +optional
 	CountedUntil *metav1.Time `json:"countedUntil,omitempty"`
 
-	// entries are what was used, for each application and currency. What is in more than 32 is added up in one of application "*".
+	// entries are what was used, for each application and currency. What is in more than 28 is added up in one of application "*" for each currency.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32

@@ -46,14 +46,16 @@ func TestWhichPodsAreMetered(t *testing.T) {
 		"one that was there before the application": {
 			pod("shop", hamburg), application("shop", time.Minute), map[string][]string{"borrowed hamburg": {""}},
 		},
-		"one of a peer":                 {pod(twin, "worker", remote), nil, map[string][]string{"lent lubeck": {"app-1"}}},
-		"one that is sent on":           {pod(twin, hamburg, remote), nil, map[string][]string{"lent lubeck": {"app-1"}, "borrowed hamburg": {""}}},
-		"one that says it is a peer's":  {pod("shop", "worker", remote), nil, nil},
-		"one of ours in a twin":         {pod(twin, "worker"), nil, nil},
-		"one that is on no node":        {pod("shop", ""), nil, nil},
-		"one that has not begun":        {pod("shop", hamburg, func(p *corev1.Pod) { p.Status.StartTime = nil }), nil, nil},
-		"one that has ended":            {pod("shop", hamburg, ended), nil, nil},
-		"one that begins in the future": {pod("shop", hamburg, func(p *corev1.Pod) { p.Status.StartTime.Time = testkit.Noon.AddDate(1, 0, 0) }), nil, nil},
+		"one of a peer":                {pod(twin, "worker", remote), nil, map[string][]string{"lent lubeck": {"app-1"}}},
+		"one that is sent on":          {pod(twin, hamburg, remote), nil, map[string][]string{"lent lubeck": {"app-1"}, "borrowed hamburg": {""}}},
+		"one that says it is a peer's": {pod("shop", "worker", remote), nil, nil},
+		"one of ours in a twin":        {pod(twin, "worker"), nil, nil},
+		"one that is on no node":       {pod("shop", ""), nil, nil},
+		"one that has not begun":       {pod("shop", hamburg, func(p *corev1.Pod) { p.Status.StartTime = nil }), nil, nil},
+		"one that has ended":           {pod("shop", hamburg, ended), nil, nil},
+		"one whose node is ahead": {
+			pod("shop", hamburg, func(p *corev1.Pod) { p.Status.StartTime.Time = testkit.Noon.Add(time.Hour) }), nil, map[string][]string{"borrowed hamburg": {""}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := testkit.NewWorld(t, testkit.TwinNamespace(twin, "lubeck"))

@@ -25,6 +25,9 @@ var (
 	toleratedCost  = inf.NewDec(1, 2) // a cent
 )
 
+// entriesOfOthers is how many entries are kept for applications that have none of their own: one for each currency.
+const entriesOfOthers = 4
+
 // staleCounts is how many periods of counting one side may be behind the other one before it has stopped counting.
 const staleCounts = 3
 
@@ -47,14 +50,11 @@ func (t Tally) AddTo(count *v1alpha1.AccountCount) error {
 		return err
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(t.sums), compareKeys) {
-		into := key
-		if sums[key] == nil && len(sums) >= v1alpha1.MaxAccountEntries-1 {
-			into = entryKey{application: v1alpha1.OtherApplications} // of any currency: this has no cost, which would be of many
-		}
+		into := placeFor(key, sums)
 		if sums[into] == nil {
 			sums[into] = newTallied()
 		}
-		sums[into].addHours(t.sums[key], into == key)
+		sums[into].addHours(t.sums[key], into.currency == key.currency)
 	}
 	count.CountedUntil = &metav1.Time{Time: t.Until}
 	count.Entries = nil
@@ -62,6 +62,20 @@ func (t Tally) AddTo(count *v1alpha1.AccountCount) error {
 		count.Entries = append(count.Entries, entryFor(key, sums[key]))
 	}
 	return nil
+}
+
+// placeFor is the entry in which what is used counts: that of its application, or of all others in its currency. Where there are too
+// many currencies, the last one has no cost.
+func placeFor(key entryKey, sums map[entryKey]*tallied) entryKey {
+	others := entryKey{v1alpha1.OtherApplications, key.currency}
+	switch {
+	case sums[key] != nil || len(sums) < v1alpha1.MaxAccountEntries-entriesOfOthers:
+		return key
+	case sums[others] != nil || len(sums) < v1alpha1.MaxAccountEntries-1:
+		return others
+	default:
+		return entryKey{application: v1alpha1.OtherApplications}
+	}
 }
 
 func compareKeys(a, b entryKey) int {

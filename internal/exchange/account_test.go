@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -95,8 +96,19 @@ func TestTalliesAreAddedUp(t *testing.T) {
 	if got := totals(count)["cpu used"]; plain(got) != "30" {
 		t.Errorf("in all %s", plain(got))
 	}
-	if len(count.Entries) != v1alpha1.MaxAccountEntries || count.Entries[0].Application != v1alpha1.OtherApplications || count.Entries[0].Used["cpu"] != "5" {
-		t.Errorf("%d entries, the first is %+v", len(count.Entries), count.Entries[0])
+	if others := count.Entries[0]; len(count.Entries) != 29 || others.Application != v1alpha1.OtherApplications || others.Used["cpu"] != "6.5" {
+		t.Errorf("%d entries, the first is %+v", len(count.Entries), others)
+	}
+	for i := range 10 {
+		m := metering()
+		price := &v1alpha1.Price{Amount: resource.MustParse("2"), Currency: "EU" + string(rune('A'+i))}
+		m.Reserve(lubeckR, &MeteredReservation{Application: "late", Reserved: corev1.ResourceList{"cpu": resource.MustParse("1")}, Price: price}, evening, evening)
+		if err := m.Tally("lubeck", after(30*time.Minute), nil)[0].AddTo(count); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if others := count.Entries[1]; len(count.Entries) != v1alpha1.MaxAccountEntries-1 || others.Application != "*" || others.Cost != "1" {
+		t.Errorf("%d entries, the second is %+v", len(count.Entries), others)
 	}
 	if err := CheckCount(count, evening.Truncate(24*time.Hour)); err != nil {
 		t.Error(err)

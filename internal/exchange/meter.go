@@ -108,8 +108,11 @@ func (m *Meter) Hold(pod *MeteredPod, now time.Time) bool {
 	if known {
 		next.peer, next.request, at = before.peer, before.request, now
 	}
-	if known && maps.Equal(before.amounts, next.amounts) || at.After(now) || m.books[next.peer] == nil {
+	if known && maps.Equal(before.amounts, next.amounts) || m.books[next.peer] == nil {
 		return false
+	}
+	if at.After(now) { // by the clock of a node that is ahead
+		at = now
 	}
 	m.pods[pod.NamespacedName] = next
 	m.change(next.peer, next.request, at, func(s *meterState) {
