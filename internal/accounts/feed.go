@@ -32,6 +32,9 @@ type feed struct {
 
 // Create implements handler.EventHandler.
 func (f feed) Create(ctx context.Context, e event.CreateEvent, to queue) {
+	if pod, isPod := e.Object.(*corev1.Pod); isPod && e.IsInInitialList {
+		f.podFound(ctx, pod, to)
+	}
 	f.changed(ctx, e.Object, to)
 }
 
@@ -74,12 +77,23 @@ func (a *accountant) podChanged(ctx context.Context, o client.Object, to queue) 
 	case !holds(pod):
 		a.podGone(ctx, pod, to)
 	default:
-		if v1alpha1.OwnerShadowPod(pod) != nil {
-			a.hold(ctx, v1alpha1.AccountLent, a.guest(ctx, pod), pod, to)
-		}
-		if peer, away := strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix); away {
-			a.hold(ctx, v1alpha1.AccountBorrowed, exchange.RequestKey{Peer: peer, Request: a.requestOf(ctx, pod)}, pod, to)
-		}
+		a.meter(ctx, pod, to)
+	}
+}
+
+// podFound meters what a pod held that has ended while we did not run.
+func (a *accountant) podFound(ctx context.Context, pod *corev1.Pod, to queue) {
+	if pod.Spec.NodeName != "" && pod.Status.StartTime != nil && offload.Terminal(pod.Status.Phase) {
+		a.meter(ctx, pod, to)
+	}
+}
+
+func (a *accountant) meter(ctx context.Context, pod *corev1.Pod, to queue) {
+	if v1alpha1.OwnerShadowPod(pod) != nil {
+		a.hold(ctx, v1alpha1.AccountLent, a.guest(ctx, pod), pod, to)
+	}
+	if peer, away := strings.CutPrefix(pod.Spec.NodeName, v1alpha1.VirtualNodePrefix); away {
+		a.hold(ctx, v1alpha1.AccountBorrowed, exchange.RequestKey{Peer: peer, Request: a.requestOf(ctx, pod)}, pod, to)
 	}
 }
 
@@ -103,8 +117,12 @@ func (a *accountant) hold(ctx context.Context, direction v1alpha1.AccountDirecti
 }
 
 func (a *accountant) podGone(_ context.Context, o client.Object, to queue) {
+	at := a.Clock.Now()
+	if pod, ok := o.(*corev1.Pod); ok && offload.Terminal(pod.Status.Phase) {
+		at = exchange.EndedAt(pod, at)
+	}
 	for direction, meter := range a.meters {
-		if peer := meter.Release(client.ObjectKeyFromObject(o), a.Clock.Now()); peer != "" {
+		if peer := meter.Release(client.ObjectKeyFromObject(o), at); peer != "" {
 			to.AddAfter(requestFor(direction, peer), a.untilNext(peer))
 		}
 	}

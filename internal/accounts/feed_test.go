@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/testkit"
@@ -81,6 +82,30 @@ func TestWhichPodsAreMetered(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A pod that has ended while the manager did not run is counted until its end, once.
+func TestWhatEndedMeanwhileIsCounted(t *testing.T) {
+	w := testkit.NewWorld(t, testkit.Peer("hamburg", v1alpha1.RoleProvider))
+	w.Clock.Step(time.Hour)
+	a := newAccountant(Config{Client: w.Home.Client, Clock: w.Clock, Events: w.Events, Period: DefaultPeriod})
+	pod := testkit.Pod("shop", "web", v1alpha1.VirtualNodeName("hamburg"))
+	pod.Status.Phase, pod.Status.StartTime = corev1.PodSucceeded, &metav1.Time{Time: testkit.Noon}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(testkit.Noon.Add(30 * time.Minute))},
+	}}}
+	to := feed{a, a.podChanged, a.podGone}
+	to.Create(t.Context(), event.CreateEvent{Object: pod, IsInInitialList: true}, noQueue{})
+	to.Update(t.Context(), event.UpdateEvent{ObjectNew: pod}, noQueue{})
+	count := &v1alpha1.AccountCount{}
+	for _, tally := range a.meters[v1alpha1.AccountBorrowed].Tally("hamburg", w.Clock.Now(), nil) {
+		if err := tally.AddTo(count); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(count.Entries) != 1 || count.Entries[0].Used[corev1.ResourcePods] != "0.5" {
+		t.Errorf("counted %+v", count.Entries)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -15,19 +16,29 @@ func TestNobodyDisagreesByAnOutage(t *testing.T) {
 	w := newWorld(t)
 	w.runs("web", "6", testkit.Noon)
 	w.periods(1)
+	w.runs("short", "6", testkit.Noon.Add(DefaultPeriod))
 	w.way.Cut()
 	w.periods(1)
 	w.expectAgreed(w.borrowed(), metav1.ConditionUnknown, v1alpha1.ReasonUnreachable)
 	if got := inWords(w.borrowed().Own()); got != " used 0.5 reserved  cost 0.06 EUR" {
 		t.Errorf("it has counted %s", got)
 	}
+	remote, home := testkit.Pod(twin, "short", "worker"), testkit.Pod("shop", "short", v1alpha1.VirtualNodeName("hamburg"))
+	for _, pod := range []*corev1.Pod{remote, home} {
+		pod.Status.Phase = corev1.PodSucceeded
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(testkit.Noon.Add(2 * DefaultPeriod))},
+		}}}
+	}
+	w.provider.podChanged(t.Context(), remote, noQueue{})
 	w.periods(4)
 	w.expectAgreed(w.lent(), metav1.ConditionUnknown, v1alpha1.ReasonNotCounted, "The consumer has not counted for some time")
 	w.EventReasons()
 
 	w.way.Heal()
+	w.consumer.podChanged(t.Context(), home, noQueue{}) // it is heard of long after its end
 	w.periods(1)
-	w.expect(" used 3.5 reserved  cost 0.42 EUR")
+	w.expect(" used 4 reserved  cost 0.48 EUR")
 	w.expectBothAgree()
 	w.ExpectEvents()
 }

@@ -250,8 +250,13 @@ func keptOfContainer(c corev1.Container) corev1.Container {
 	return corev1.Container{Name: c.Name, Resources: c.Resources, RestartPolicy: c.RestartPolicy}
 }
 
+// keptOfStatus keeps when the container has ended, if so: until then it is counted, see EndedAt.
 func keptOfStatus(s corev1.ContainerStatus) corev1.ContainerStatus {
-	return corev1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources}
+	kept := corev1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources}
+	if ended := s.State.Terminated; ended != nil {
+		kept.State.Terminated = &corev1.ContainerStateTerminated{FinishedAt: ended.FinishedAt}
+	}
+	return kept
 }
 
 // keptOfCondition drops the times, which change with every heartbeat.

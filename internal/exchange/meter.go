@@ -122,8 +122,23 @@ func (m *Meter) Hold(pod *MeteredPod, now time.Time) bool {
 	return true
 }
 
-// Release ends what a pod holds, and returns whose it was, "" if it held nothing.
-func (m *Meter) Release(pod types.NamespacedName, now time.Time) (peer string) {
+// EndedAt is when the last container of a pod that has ended did so, and now if the pod does not tell. Who hears of it late, after an
+// outage, counts no more than who saw it.
+func EndedAt(pod *corev1.Pod, now time.Time) time.Time {
+	last := time.Time{}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if ended := s.State.Terminated; ended != nil && ended.FinishedAt.After(last) {
+			last = ended.FinishedAt.Time
+		}
+	}
+	if last.IsZero() || last.After(now) {
+		return now
+	}
+	return last
+}
+
+// Release ends what a pod holds at that time, and returns whose it was, "" if it held nothing.
+func (m *Meter) Release(pod types.NamespacedName, at time.Time) (peer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, known := m.pods[pod]
@@ -131,7 +146,7 @@ func (m *Meter) Release(pod types.NamespacedName, now time.Time) (peer string) {
 		return ""
 	}
 	delete(m.pods, pod)
-	m.change(before.peer, before.request, now, func(s *meterState) { s.book(before.amounts, -1) })
+	m.change(before.peer, before.request, at, func(s *meterState) { s.book(before.amounts, -1) })
 	return before.peer
 }
 
