@@ -52,8 +52,6 @@ const (
 	application = `{apiVersion: hanse.dev/v1alpha1, kind: Application, metadata: {name: shop, namespace: x},
 		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}$MORE}, {name: $SECOND, podLabels: {app: db}}],
 			placement: {replaceAfter: $AFTER, maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
-		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}}, {name: $SECOND, podLabels: {app: db}, replicas: 1}],
-			placement: {maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
 	account = `{apiVersion: hanse.dev/v1alpha1, kind: Account, metadata: {name: $NAME, namespace: x},
 		spec: {countedUntil: "2026-01-01T00:05:00Z", entries: [{application: $APP, currency: $CURRENCY, used: {$RESOURCE: $HOURS}, reserved: {cpu: "2"}, cost: $COST}]}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
@@ -92,7 +90,6 @@ func TestRules(t *testing.T) {
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
 	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m"}
-	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]"}
 	goodAccount := []string{"NAME", "lent-2026-01-01", "APP", "shop/web", "CURRENCY", "EUR", "RESOURCE", "memory", "HOURS", `"1.5"`, "COST", `"0.25"`}
 	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
 	const counted = "pods are counted by replicas"
