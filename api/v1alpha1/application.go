@@ -43,6 +43,10 @@ type ApplicationSpec struct {
 	// namespace and the administrator's policies exclude is excluded in any case.
 	// +optional
 	Placement *ApplicationPlacement `json:"placement,omitempty"`
+
+	// auction says when clusters are asked for offers. By default when what they advertise leads to no set of clusters.
+	// +optional
+	Auction *ApplicationAuctionSpec `json:"auction,omitempty"`
 }
 
 // ApplicationComponent is a part of an application: pods of one kind. Workloads are not changed: their pods are known by their labels.
@@ -245,6 +249,10 @@ type ApplicationStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Unsuitable []UnsuitableCluster `json:"unsuitable,omitempty"`
+
+	// auction is the last auction that was held for the application.
+	// +optional
+	Auction *ApplicationAuction `json:"auction,omitempty"`
 }
 
 // PlacedComponent says where a component runs.

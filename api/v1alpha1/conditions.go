@@ -55,6 +55,8 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionAcknowledged says that the provider has reserved what a Request asks for.
 	ConditionAcknowledged = "Acknowledged"
+	// ConditionOffered: the provider takes all of what a Quote asks for, or a part of it.
+	ConditionOffered = "Offered"
 	// ConditionRestored says of a PodMove that failed after its pod was evicted whether there is such a pod again.
 	ConditionRestored = "Restored"
 	// ConditionAgreed says that consumer and provider have counted the same in an Account.
@@ -246,6 +248,14 @@ const (
 	ReasonInvalidExpirationTime = "InvalidExpirationTime"
 	// ReasonTooExpensive means that what a Request asks for costs more than its maxPrice.
 	ReasonTooExpensive = "TooExpensive"
+	// ReasonOffered: there is an offer.
+	ReasonOffered = "Offered"
+	// ReasonInvalidDeadline: the deadline of a Quote is over before there is an offer.
+	ReasonInvalidDeadline = "InvalidDeadline"
+	// ReasonAuction: clusters are asked for offers for an Application.
+	ReasonAuction = "Auction"
+	// ReasonAuctionEnded: the offers for an Application were compared.
+	ReasonAuctionEnded = "AuctionEnded"
 	// ReasonNoRoom means that the provider has no node with room for the pod.
 	ReasonNoRoom = "NoRoom"
 	// ReasonScalingUp means that the provider's autoscaler makes room for the pod.

@@ -22,7 +22,8 @@ type Protocol struct {
 	Mappings bool
 	// ShadowPods: the peer runs a pod for each ShadowPod. Otherwise package agentless makes ReplicaSets and Jobs of them.
 	ShadowPods bool
-	// Requests: the peer reserves room for each Request. Otherwise no component of an Application goes there.
+	// Requests: the peer reserves room for each Request, and makes an offer for each Quote. Otherwise no component of an Application goes
+	// there.
 	Requests bool
 	// Accounts: the peer counts what we use there, and takes what we have counted. Otherwise our count stands alone.
 	Accounts bool

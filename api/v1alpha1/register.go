@@ -31,6 +31,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Connection{}, &ConnectionList{},
 		&ExportedService{}, &ExportedServiceList{},
 		&Request{}, &RequestList{},
+		&Quote{}, &QuoteList{},
 		&Application{}, &ApplicationList{},
 		&Account{}, &AccountList{},
 		&PodMove{}, &PodMoveList{},

@@ -49,9 +49,14 @@ const (
 	request = `{apiVersion: hanse.dev/v1alpha1, kind: Request, metadata: {name: $NAME, namespace: x},
 		spec: {application: {uid: $UID, name: shop}, expirationTime: "$UNTIL", maxPrice: {amount: $AMOUNT, currency: EUR},
 			components: [{name: web, replicas: $REPLICAS, resources: {$RESOURCE: $CPU}}, {name: $SECOND, replicas: 1}]}}`
+	quote = `{apiVersion: hanse.dev/v1alpha1, kind: Quote, metadata: {name: shop, namespace: x},
+		spec: {application: {uid: $UID, name: shop}, deadline: "$DEADLINE", expirationTime: "$UNTIL",
+			components: [{name: web, replicas: $REPLICAS, resources: {$RESOURCE: 500m}}, {name: $SECOND, replicas: 1}]},
+		status: {whole: {interest: $INTEREST, price: {amount: $AMOUNT, currency: EUR}}, components: [{name: web, interest: 7}]}}`
 	application = `{apiVersion: hanse.dev/v1alpha1, kind: Application, metadata: {name: shop, namespace: x},
 		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}$MORE}, {name: $SECOND, podLabels: {app: db}}],
-			placement: {replaceAfter: $AFTER, maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]}}}`
+			placement: {replaceAfter: $AFTER, maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]},
+			auction: {when: $WHEN, deadline: $DEADLINE}}}`
 	account = `{apiVersion: hanse.dev/v1alpha1, kind: Account, metadata: {name: $NAME, namespace: x},
 		spec: {countedUntil: "2026-01-01T00:05:00Z", entries: [{application: $APP, currency: $CURRENCY, used: {$RESOURCE: $HOURS}, reserved: {cpu: "2"}, cost: $COST}]}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
@@ -89,9 +94,10 @@ func TestRules(t *testing.T) {
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
-	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m"}
+	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m", "WHEN", "Always", "DEADLINE", "10s"}
 	goodAccount := []string{"NAME", "lent-2026-01-01", "APP", "shop/web", "CURRENCY", "EUR", "RESOURCE", "memory", "HOURS", `"1.5"`, "COST", `"0.25"`}
 	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
+	goodQuote := []string{"UID", "u-1", "DEADLINE", "2026-01-01T00:30:00Z", "UNTIL", "2026-01-01T00:32:00Z", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "INTEREST", "80", "AMOUNT", `"0.5"`}
 	const counted = "pods are counted by replicas"
 	goodExport := []string{"NAME", "provider.shop.web.0", "BY", "Provider", "SPACE", "shop", "TYPE", "ClusterSetIP", "PORT", "80", "ADDRESS", "100.64.1.5"}
 
@@ -329,6 +335,17 @@ func TestRules(t *testing.T) {
 		{name: "a request of more pods for each pod", plural: "requests", template: request, good: goodRequest, change: []string{"RESOURCE", "pods"}, want: counted},
 		{name: "a request by a quota's names", plural: "requests", template: request, good: goodRequest, change: []string{"RESOURCE", "requests.cpu"}, want: counted},
 		{name: "a request of one component twice", plural: "requests", template: request, good: goodRequest, change: []string{"SECOND", "web"}, want: "Duplicate"},
+		{name: "a quote", plural: "quotes", template: quote, good: goodQuote},
+		{name: "a quote of another round", plural: "quotes", template: quote, good: goodQuote, update: true, change: []string{"DEADLINE", "2026-01-01T00:31:00Z"}},
+		{name: "a quote for another application", plural: "quotes", template: quote, good: goodQuote, update: true, change: []string{"UID", "u-2"}, want: "uid is immutable"},
+		{name: "a quote for no application", plural: "quotes", template: quote, good: goodQuote, change: []string{"UID", `""`}, want: "application.uid"},
+		{name: "a quote that is forgotten before it is due", plural: "quotes", template: quote, good: goodQuote, change: []string{"UNTIL", "2026-01-01T00:29:59Z"}, want: "expirationTime must not be before deadline"},
+		{name: "a quote of no replicas", plural: "quotes", template: quote, good: goodQuote, change: []string{"REPLICAS", "0"}, want: "replicas"},
+		{name: "a quote of more pods for each pod", plural: "quotes", template: quote, good: goodQuote, change: []string{"RESOURCE", "pods"}, want: counted},
+		{name: "a quote of one component twice", plural: "quotes", template: quote, good: goodQuote, change: []string{"SECOND", "web"}, want: "Duplicate"},
+		{name: "an offer of negative interest", plural: "quotes", template: quote, good: goodQuote, change: []string{"INTEREST", "-1"}, want: "interest"},
+		{name: "an offer of too much interest", plural: "quotes", template: quote, good: goodQuote, change: []string{"INTEREST", "101"}, want: "interest"},
+		{name: "an offer at a negative price", plural: "quotes", template: quote, good: goodQuote, change: []string{"AMOUNT", `"-1"`}, want: "amount must"},
 		{name: "an application", plural: "applications", template: application, good: goodApplication},
 		{name: "an application of no replicas", plural: "applications", template: application, good: goodApplication, change: []string{"REPLICAS", "0"}, want: "replicas"},
 		{name: "an application of negative replicas", plural: "applications", template: application, good: goodApplication, change: []string{"REPLICAS", "-1"}, want: "replicas"},
@@ -345,6 +362,9 @@ func TestRules(t *testing.T) {
 		{name: "an application of shares of nothing", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", ", weights: [{peer: hamburg, weight: 0}]"}, want: "weight"},
 		{name: "an application of shares with a price each", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", `, weights: [{weight: 1}], maxPrice: {amount: "1", currency: EUR}`}, want: "set the one of placement"},
 		{name: "an application that waits for no time", plural: "applications", template: application, good: goodApplication, change: []string{"AFTER", "0s"}, want: "replaceAfter"},
+		{name: "an application with an auction now and then", plural: "applications", template: application, good: goodApplication, change: []string{"WHEN", "Sometimes"}, want: "auction.when"},
+		{name: "an application with an auction of no time", plural: "applications", template: application, good: goodApplication, change: []string{"DEADLINE", "500ms"}, want: "deadline must be at least 1s"},
+		{name: "an application with an auction of an hour", plural: "applications", template: application, good: goodApplication, change: []string{"DEADLINE", "1h"}, want: "deadline must be at least 1s"},
 		{name: "an application that spreads", plural: "applications", template: application, good: goodApplication, change: []string{"PREFER", "Spread"}, want: "is not spread"},
 		{name: "an account", plural: "accounts", template: account, good: goodAccount},
 		{name: "an account of what was borrowed", plural: "accounts", template: account, good: goodAccount, change: []string{"NAME", "borrowed-2026-01-01"}},

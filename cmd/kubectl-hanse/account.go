@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
 type accountFlags struct {
@@ -151,7 +152,7 @@ func printAccounts(d *document, all []accountView) {
 		a := &all[i]
 		for _, e := range a.Counted.Entries {
 			lines = append(lines, []string{
-				a.Day, a.Peer, string(a.Direction), orElse(e.Application, none), hours(e.Used), hours(e.Reserved), costOf(&e), string(a.Agreed),
+				a.Day, a.Peer, string(a.Direction), orElse(e.Application, none), hours(e.Used), hours(e.Reserved), costIn(&e), string(a.Agreed),
 			})
 		}
 		if a.Agreed != metav1.ConditionTrue && a.Message != "" {
@@ -178,10 +179,10 @@ func rounded(number v1alpha1.Decimal) string {
 	if !ok {
 		return string(number)
 	}
-	return digits(exact.Round(exact, fewDecimals, inf.RoundHalfUp))
+	return exchange.Digits(exact.Round(exact, fewDecimals, inf.RoundHalfUp))
 }
 
-func costOf(e *v1alpha1.AccountEntry) string {
+func costIn(e *v1alpha1.AccountEntry) string {
 	if e.Cost == "" {
 		return "free"
 	}

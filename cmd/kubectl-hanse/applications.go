@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/install"
 )
 
@@ -164,7 +165,7 @@ func priceText(price *v1alpha1.Price) string {
 		return none
 	}
 	amount := price.Amount.DeepCopy()
-	return digits(amount.AsDec()) + " " + price.Currency
+	return exchange.Digits(amount.AsDec()) + " " + price.Currency
 }
 
 func sinceText(since metav1.Time, now time.Time) string {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"gopkg.in/inf.v0"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -143,9 +142,9 @@ type costView struct {
 }
 
 func viewCost(cost exchange.Cost) costView {
-	view := costView{PerHour: digits(cost.PerHour), Currency: cost.Currency}
+	view := costView{PerHour: exchange.Digits(cost.PerHour), Currency: cost.Currency}
 	if cost.PerPlacement != nil && cost.PerPlacement.Sign() > 0 {
-		view.PerPlacement = digits(cost.PerPlacement)
+		view.PerPlacement = exchange.Digits(cost.PerPlacement)
 	}
 	return view
 }
@@ -158,15 +157,6 @@ func (v costView) String() string {
 	text := v.PerHour + " " + v.Currency
 	if v.PerPlacement != "" {
 		text += " + " + v.PerPlacement + " once"
-	}
-	return text
-}
-
-// digits are those of an amount, without noughts that say nothing.
-func digits(amount *inf.Dec) string {
-	text := amount.String()
-	if strings.Contains(text, ".") {
-		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 	}
 	return text
 }
@@ -341,11 +331,11 @@ func prices(of *v1alpha1.Prices) string {
 		if isBytes(name) {
 			unit = "Gi of " + unit
 		}
-		words = append(words, digits(price.AsDec())+"/"+unit)
+		words = append(words, exchange.Digits(price.AsDec())+"/"+unit)
 	}
 	for _, image := range slices.Sorted(maps.Keys(of.PerPlacement)) {
 		price := of.PerPlacement[image].DeepCopy()
-		words = append(words, digits(price.AsDec())+" once for "+image)
+		words = append(words, exchange.Digits(price.AsDec())+" once for "+image)
 	}
 	return of.Currency + " " + list(words, fewInCell)
 }

@@ -272,7 +272,7 @@ func differences(consumer, provider *v1alpha1.AccountCount) []string {
 	for _, name := range names {
 		x, y := cmp.Or(a[name], new(inf.Dec)), cmp.Or(b[name], new(inf.Dec))
 		least := toleratedHours
-		if strings.HasPrefix(name, costOf) {
+		if strings.HasPrefix(name, costIn) {
 			least = toleratedCost
 		}
 		if !isNear(x, y, least) {
@@ -282,7 +282,7 @@ func differences(consumer, provider *v1alpha1.AccountCount) []string {
 	return found
 }
 
-const costOf = "the cost in "
+const costIn = "the cost in "
 
 // totals are sums over all applications: by what is said of them.
 func totals(count *v1alpha1.AccountCount) map[string]*inf.Dec {
@@ -299,7 +299,7 @@ func totals(count *v1alpha1.AccountCount) map[string]*inf.Dec {
 			add(string(name)+" reserved", hours)
 		}
 		if sum.cost.Sign() > 0 {
-			add(costOf+key.currency, sum.cost)
+			add(costIn+key.currency, sum.cost)
 		}
 	}
 	return all

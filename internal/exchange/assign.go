@@ -28,6 +28,9 @@ type Job struct {
 	// Talks are pairs of components, by index, that are better off in one cluster. Of assignments that cost the same the one that
 	// separates the fewest is taken.
 	Talks [][2]int
+	// Interest says how gladly a row takes a component, by their indexes: of assignments that cost the same, the one with the most is
+	// taken. It may be nil.
+	Interest func(component, row int) int32
 	// Effort bounds the search, see DefaultEffort.
 	Effort int
 }
@@ -58,8 +61,8 @@ type Assignment struct {
 	Why [][]string
 }
 
-// Assign finds the best rows for the components of the job: the cheapest, and of those the ones that separate the fewest that talk to
-// each other, that are the nearest, and that have the most images already. Prices in different currencies are not compared: all of a
+// Assign finds the best rows for the components of the job: the cheapest, and of those the ones in which there is
+// the most interest, that separate the fewest that talk to each other, that are the nearest, and that have the most images already. Prices in different currencies are not compared: all of a
 // job is paid in one, the first by its code in which it fits.
 //
 // It is a branch-and-bound search over the units, which are the components that must stay together. Of the rows that a unit fits in

@@ -11,13 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A weight is by what assignments compare, the first number first: the price of an hour, that of the placement, how many pairs that
-// talk are separated, the distance, and how many images are missing.
-type weight [5]float64
+// A weight is by what assignments compare, the first number first: the price of an hour, that of the placement, the lack of interest,
+// how many pairs that talk are separated, the distance, and how many images are missing.
+type weight [6]float64
 
 const (
 	hourly = iota
 	once
+	indifference
 	separated
 	distance
 	missing
@@ -175,7 +176,7 @@ func (d *demand) scarce(r *Row) corev1.ResourceName {
 // consider adds the row to the best ones that the unit fits in alone, if it is one of them. What is looked at last is what costs the
 // most to look at.
 func (s *search) consider(u *unit, j int) {
-	currency, weighed := s.weigh(u, &s.Rows[j])
+	currency, weighed := s.weigh(u, j)
 	best := u.found[currency]
 	at, _ := slices.BinarySearchFunc(best, weighed, func(c choice, w weight) int {
 		return cmp.Or(s.compare(c.weight, w), strings.Compare(s.Rows[c.row].ClusterID, s.Rows[j].ClusterID))
@@ -195,7 +196,8 @@ func (s *search) fitsAlone(u *unit, row *Row) bool {
 }
 
 // weigh returns how good the row is for the unit, and in which currency it is paid, which is empty if it is free.
-func (s *search) weigh(u *unit, row *Row) (currency string, sum weight) {
+func (s *search) weigh(u *unit, j int) (currency string, sum weight) {
+	row := &s.Rows[j]
 	for _, i := range u.components {
 		c, asked := &s.Components[i], s.parts[i].replica
 		charge, replicas := asked.charge(row.Offer.Prices), float64(c.Replicas)
@@ -206,6 +208,9 @@ func (s *search) weigh(u *unit, row *Row) (currency string, sum weight) {
 			hourly: charge.perHour * replicas, once: charge.perPlacement * replicas,
 			distance: row.distance() * replicas, missing: float64(len(c.Images) - asked.imagesAt(&row.Offer)),
 		})
+		if s.Interest != nil {
+			sum[indifference] -= float64(s.Interest(i, j))
+		}
 	}
 	return currency, sum
 }

@@ -131,6 +131,15 @@ func unitsOf(name corev1.ResourceName, quantity resource.Quantity) *inf.Dec {
 	return units
 }
 
+// Digits are those of an amount, without noughts that say nothing.
+func Digits(amount *inf.Dec) string {
+	text := amount.String()
+	if strings.Contains(text, ".") {
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	}
+	return text
+}
+
 // exact returns the number in a decimal of its own: AsDec changes what it is called on, which shares memory with the
 // lists of callers.
 func exact(quantity resource.Quantity) *inf.Dec {

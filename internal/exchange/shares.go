@@ -160,17 +160,27 @@ type Missing struct {
 // stays as it was, and Reserve returns what is missing of the first resource, by name. What is reserved for the Request already
 // does not stand against it, nor does what its pods have taken.
 func (l *Ledger) Reserve(peer, request string, all, margin corev1.ResourceList) *Missing {
-	of, own := l.find(peer, request)
-	lacks, kept := of.lacks(), amountsOf(margin)
+	free := l.Reservable(peer, request, all, margin)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		asked, has := max(0, amountOf(name, all[name])-own.taken[name]), max(0, own.reserved[name]-own.taken[name])
-		others := l.locked[name] - lacks[name] + of.untaken[name] - has
-		if more := asked - max(0, l.spare(name, kept)-others); asked > has && more > 0 {
+		if more := amountOf(name, all[name]) - amountOf(name, free[name]); more > 0 {
 			return &Missing{Resource: name, Amount: quantityOf(name, more)}
 		}
 	}
 	l.SetReserved(peer, request, all)
 	return nil
+}
+
+// Reservable returns how much of each of these resources can be reserved for the Request of the peer, which may not exist. What is
+// reserved for it already, and what its pods have taken, is part of that.
+func (l *Ledger) Reservable(peer, request string, these, margin corev1.ResourceList) corev1.ResourceList {
+	of, own := l.find(peer, request)
+	lacks, kept, free := of.lacks(), amountsOf(margin), corev1.ResourceList{}
+	for name := range these {
+		has := max(0, own.reserved[name]-own.taken[name])
+		others := l.locked[name] - lacks[name] + of.untaken[name] - has
+		free[name] = quantityOf(name, own.taken[name]+max(has, l.spare(name, kept)-others))
+	}
+	return free
 }
 
 // Untaken returns what is reserved for the Request of the peer beyond what its pods have taken, and for the peer's other ones.

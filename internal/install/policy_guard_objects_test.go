@@ -51,7 +51,19 @@ func TestMetadataOfPeersIsGuarded(t *testing.T) {
 		}
 		return shadow
 	}
+	quoting := func(amount string) *unstructured.Unstructured {
+		quote := message(t, "Quote", "")
+		component := map[string]any{"name": "web", "replicas": int64(1), "resources": map[string]any{"cpu": amount}}
+		if err := unstructured.SetNestedSlice(quote.Object, []any{component}, "spec", "components"); err != nil {
+			t.Fatal(err)
+		}
+		return quote
+	}
 	expectDecisions(t, validatingPolicy(t, "hanse-guard-objects"), map[string]decision{
+		"a quote":                              {review: review{by: peer, object: quoting("500m")}},
+		"a quote for nothing":                  {review: review{by: peer, object: quoting("0")}, want: "spec.components.resources"},
+		"a quote for less":                     {review: review{by: peer, object: quoting("-1")}, want: "spec.components.resources"},
+		"a quote that takes hours":             {review: review{by: peer, object: quoting("1e999999999")}, want: "spec.components.resources"},
 		"what is asked of others":              {review: review{by: peer, object: asking("[]")}},
 		"what is asked of others, as before":   {review: review{by: peer, old: asking("[]"), object: asking("[]")}},
 		"what is asked of others, no more":     {review: review{by: peer, old: asking("[]"), object: message(t, "ShadowPod", "")}, want: "spec.onward"},

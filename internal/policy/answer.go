@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -49,6 +50,16 @@ type Decision struct {
 	Pod *PodPatch
 	// Ranking is the answer to Placement; nil for other questions.
 	Ranking *Ranking
+	// Terms is the answer to Quote; nil for other questions.
+	Terms *Terms
+}
+
+// Terms are those of an offer for an application, as far as the policies say something of them.
+type Terms struct {
+	// Interest is how gladly the application is taken, from 0 to MaxInterest; nil is not said.
+	Interest *int32 `json:"interest,omitempty"`
+	// Prices replace the ones that are advertised, as a whole; ones without a currency make the offer free. nil is not said.
+	Prices *v1alpha1.Prices `json:"prices,omitempty"`
 }
 
 // An OfferPatch changes fields of an advertisement. A nil field is not changed. In JSON its fields, and those of PodPatch
@@ -100,6 +111,23 @@ func decode(question Question, answers map[string]ast.Value) (Decision, error) {
 
 // decodeNothing is for a question to which the answer is yes or no.
 func decodeNothing(*Decision, map[string]ast.Value) error { return nil }
+
+func decodeTerms(decision *Decision, answers map[string]ast.Value) error {
+	terms := &Terms{}
+	decision.Terms = terms
+	return readAnswers(answers, map[string]reader{
+		ruleInterest: into(&terms.Interest, interest), rulePrices: into(&terms.Prices, prices),
+	})
+}
+
+// interest is rounded up, so that what is more than nothing does not become a no.
+func interest(value ast.Value) (*int32, error) {
+	number, err := score(value)
+	if err == nil && (number < 0 || number > v1alpha1.MaxInterest) {
+		err = fmt.Errorf("must be from 0 to %d", v1alpha1.MaxInterest)
+	}
+	return new(int32(math.Ceil(number))), err
+}
 
 func decodeOffer(decision *Decision, answers map[string]ast.Value) (err error) {
 	decision.Offer, err = readPatch(answers, offerFields)

@@ -52,6 +52,40 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
+func TestTermsOfAQuote(t *testing.T) {
+	half := &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{"cpu": resource.MustParse("0.005")}}
+	for name, test := range map[string]struct {
+		sources []string
+		want    *Terms
+		problem string
+	}{
+		"nothing said":          {[]string{"x := 1"}, &Terms{}, ""},
+		"interest":              {[]string{"interest := 80"}, &Terms{Interest: new(int32(80))}, ""},
+		"a little interest":     {[]string{"interest := 0.2"}, &Terms{Interest: new(int32(1))}, ""},
+		"none":                  {[]string{"interest := 0"}, &Terms{Interest: new(int32(0))}, ""},
+		"half the price":        {[]string{`prices := object.union(input.prices, {"perHour": {"cpu": input.prices.perHour.cpu / 2}})`}, &Terms{Prices: half}, ""},
+		"for nothing":           {[]string{`prices := {}`}, &Terms{Prices: &v1alpha1.Prices{}}, ""},
+		"negative interest":     {[]string{"interest := -1"}, nil, "from 0 to 100"},
+		"too much interest":     {[]string{"interest := 101"}, nil, "from 0 to 100"},
+		"interest in words":     {[]string{`interest := "very"`}, nil, "interest"},
+		"prices of no currency": {[]string{`prices := {"perHour": {"cpu": 1}}`}, nil, "no currency"},
+		"a negative price":      {[]string{`prices := {"currency": "EUR", "perHour": {"cpu": -1}}`}, nil, "prices"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decision, err := compile(t, Quote, test.sources...).Decide(t.Context(), input(t, `{"prices": {"currency": "EUR", "perHour": {"cpu": 0.01}}}`))
+			if test.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), test.problem) {
+					t.Fatalf("%+v, %v", decision, err)
+				}
+				return
+			}
+			if diff := cmp.Diff(Decision{Outcome: Allow, Terms: test.want}, decision); err != nil || diff != "" {
+				t.Error(err, diff)
+			}
+		})
+	}
+}
+
 func TestReasonsAreBounded(t *testing.T) {
 	set := compile(t, Incoming, `deny contains sprintf("%d %s", [i, concat("", [x | some _ in numbers.range(1, 500); x := "ü"])]) if some i in numbers.range(1, 100)`)
 	decision, err := set.Decide(t.Context(), input(t, `{}`))

@@ -54,13 +54,17 @@ type Facts struct {
 	Class string `json:"class"`
 	// Wish is what the user of the namespace has asked for, for the class if there is one.
 	Wish *v1alpha1.Placement `json:"wish"`
-	// Request is what one of its pods asks for; or, of a Request, what all of it asks for.
+	// Request is what one of its pods asks for; or, of a Request or Quote, what all of it asks for.
 	Request corev1.ResourceList `json:"request"`
 	// Pod is the pod that is made for a consumer.
 	Pod *corev1.Pod `json:"pod"`
 	// Reservation is the Request of a consumer.
 	Reservation *v1alpha1.RequestSpec `json:"reservation"`
-	// Price is what that costs for an hour; nil is nothing.
+	// Quote is the Quote of a consumer.
+	Quote *v1alpha1.QuoteSpec `json:"quote"`
+	// Prices are those that the consumer is advertised; nil is none.
+	Prices *v1alpha1.Prices `json:"prices"`
+	// Price is what all that a consumer asks for costs for an hour; nil is nothing.
 	Price *v1alpha1.Price `json:"price"`
 }
 
@@ -101,7 +105,7 @@ func NewTable(rows []TableRow) *Value {
 // NewInput makes an input of the facts. The error is ErrTooLarge if they are too large.
 func NewInput(f Facts) (Input, error) {
 	b := &builder{}
-	in := ast.NewObjectWithCapacity(13)
+	in := ast.NewObjectWithCapacity(15)
 	b.fields(in, reflect.ValueOf(f), nil)
 	switch {
 	case b.failed != nil:

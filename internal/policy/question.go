@@ -23,6 +23,8 @@ const (
 	ShadowPod Question = "shadowpod"
 	// Request asks whether to reserve for a consumer what its Request asks for.
 	Request Question = "request"
+	// Quote asks what to offer a consumer for an application.
+	Quote Question = "quote"
 	// Placement asks which clusters the pods of a namespace prefer, and which they must not use.
 	Placement Question = "placement"
 )
@@ -49,6 +51,7 @@ var decisionPoints = []decisionPoint{
 	{Outgoing, []string{"peer", "advertisement", "load"}, []string{rulePatch}, decodeOffer, 1},
 	{ShadowPod, []string{"peer", "namespace", "pod"}, []string{rulePatch}, decodePod, 1},
 	{Request, []string{"peer", "request", "reservation", "price"}, nil, decodeNothing, 1},
+	{Quote, []string{"peer", "request", "quote", "prices", "price"}, []string{ruleInterest, rulePrices}, decodeTerms, 1},
 	{Placement, []string{"table", "namespace", "class", "wish", "request"}, []string{ruleExclude, ruleScore, ruleStrict}, decodeRanking, 20},
 }
 
@@ -61,6 +64,9 @@ const (
 	ruleExclude = "exclude"
 	ruleScore   = "score"
 	ruleStrict  = "strict"
+
+	ruleInterest = "interest"
+	rulePrices   = "prices"
 )
 
 // isSet reports whether the rule is a set of reasons. The others have one value, or none.

@@ -69,6 +69,12 @@ func (r *room) Untaken(peer, request string) (own, others corev1.ResourceList) {
 	return r.ledger.Untaken(peer, request)
 }
 
+func (r *room) Reservable(peer, request string, these corev1.ResourceList) corev1.ResourceList {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Reservable(peer, request, these, nil)
+}
+
 func (*room) WaitForRoom(context.Context) error { return nil }
 
 func (r *room) guarantee(peer, cpu string) {

@@ -49,6 +49,7 @@ type Room interface {
 	Short(peer, request string, more corev1.ResourceList) (corev1.ResourceName, bool)
 	Reserve(peer, request string, all corev1.ResourceList) *exchange.Missing
 	SetReserved(peer, request string, all corev1.ResourceList)
+	Reservable(peer, request string, these corev1.ResourceList) corev1.ResourceList
 	Untaken(peer, request string) (own, others corev1.ResourceList)
 	// WaitForRoom returns when it is known what there is, and what of it is promised to whom.
 	WaitForRoom(ctx context.Context) error

@@ -10,6 +10,11 @@ var answered = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Answers to Requests of consumers, by reason: Reserved is yes.",
 }, []string{"reason"})
 
+var quoted = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "hanse_quotes_answered_total",
+	Help: "Answers to Quotes of consumers, by reason: Offered is an offer.",
+}, []string{"reason"})
+
 func init() { //nolint:gochecknoinits // the registry of controller-runtime is global, as its documentation has it
-	metrics.Registry.MustRegister(answered)
+	metrics.Registry.MustRegister(answered, quoted)
 }

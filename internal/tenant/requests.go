@@ -17,6 +17,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/policy"
 )
 
@@ -164,29 +165,42 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 func (r *requestReconciler) judge(
 	ctx context.Context, seen *requestFacts, demand corev1.ResourceList,
 ) (*v1alpha1.Price, *refusal, error) {
-	if reason, message := barred(seen.peer); reason != "" {
-		return nil, &refusal{reason: reason, message: message}, nil
+	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, seen.peer)
+	if left != nil || err != nil {
+		return nil, left, err
 	}
-	offer := &v1alpha1.Advertisement{}
-	key := client.ObjectKey{Namespace: seen.asked.Namespace, Name: r.config.ClusterID}
-	if err := r.client.Get(ctx, key, offer); client.IgnoreNotFound(err) != nil {
-		return nil, nil, fmt.Errorf("read Advertisement %s: %w", key, err)
+	quote, err := local.Find(ctx, r.live, client.ObjectKeyFromObject(seen.asked), &v1alpha1.Quote{})
+	if err != nil {
+		return nil, nil, err
 	}
-	if offer.Name == "" {
-		return nil, &refusal{reason: v1alpha1.ReasonNotOffered, message: "The provider offers nothing to this cluster: " +
-			"ask again when there is an Advertisement"}, nil
-	}
-	price := exchange.PriceOf(offer.Spec.Prices, demand)
+	price := exchange.QuotedPrice(exchange.PriceOf(prices, demand), quote, &seen.asked.Spec, seen.now)
 	if reason, message := exchange.ObjectionTo(&seen.asked.Spec, price, seen.now); reason != "" {
 		return nil, &refusal{reason: reason, message: message}, nil
 	}
 	if !r.config.Decider.HasPolicies(policy.Request) {
 		return price, nil, nil
 	}
-	_, left := askPolicies(ctx, r.config.Decider, policy.Request, policy.Facts{
+	_, left = askPolicies(ctx, r.config.Decider, policy.Request, policy.Facts{
 		Time: seen.now, Peer: seen.peer, Request: demand, Reservation: &seen.asked.Spec, Price: price,
 	}, "the Request")
 	return price, left, nil
+}
+
+// advertisedTo returns the prices that the consumer is advertised, or why nothing is offered to it.
+func advertisedTo(ctx context.Context, c client.Client, clusterID string, peer *v1alpha1.Peer) (*v1alpha1.Prices, *refusal, error) {
+	if reason, message := barred(peer); reason != "" {
+		return nil, &refusal{reason: reason, message: message}, nil
+	}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: clusterID}
+	offer, err := local.Find(ctx, c, key, &v1alpha1.Advertisement{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if offer == nil {
+		return nil, &refusal{reason: v1alpha1.ReasonNotOffered, message: "The provider offers nothing to this cluster: " +
+			"ask again when there is an Advertisement"}, nil
+	}
+	return offer.Spec.Prices, nil, nil
 }
 
 // report writes the status if it has changed. Nobody else writes it.

@@ -49,6 +49,21 @@ func (l *ledger) acknowledge(of requestKey, demand, told, limits corev1.Resource
 	return nil
 }
 
+// free is how much of what is demanded a Request of that name could have reserved now.
+func (l *ledger) free(of requestKey, demand, limits corev1.ResourceList) corev1.ResourceList {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free := l.room.Reservable(of.peer, of.name, demand)
+	_, others := l.room.Untaken(of.peer, of.name)
+	taken := quota.Subtract(quota.Add(l.used[of.peer], others), l.taken[of])
+	for name, left := range quota.SubtractWithNonNegativeResult(limits, quota.Mask(taken, quota.ResourceNames(limits))) {
+		if left.Cmp(free[name]) < 0 {
+			free[name] = left
+		}
+	}
+	return free
+}
+
 // reservedBeside is what is reserved for Requests of the peer and not taken, once pods of this one take so much more.
 func (l *ledger) reservedBeside(peer, request string, more corev1.ResourceList) corev1.ResourceList {
 	own, others := l.room.Untaken(peer, request)

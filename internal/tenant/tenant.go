@@ -72,7 +72,8 @@ func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
 		definitions: &definitions{client: mgr.GetClient(), namespace: cfg.Namespace, clock: cfg.Clock},
 	}
 	requests := newRequestReconciler(cfg, mgr.GetClient(), mgr.GetAPIReader(), pods.ledger)
-	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), objects.setup(mgr), pods.setup(mgr), requests.setup(mgr, pods)); err != nil {
+	if err := errors.Join(ending.setup(mgr), claims.setup(mgr), objects.setup(mgr), pods.setup(mgr), requests.setup(mgr, pods),
+		newQuoteReconciler(cfg, mgr.GetClient(), pods.ledger).setup(mgr)); err != nil {
 		return err
 	}
 	if !cfg.Network {
