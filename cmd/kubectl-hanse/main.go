@@ -72,8 +72,8 @@ func newCommand() *cobra.Command {
 		"namespace that Hanse is installed in; by default where it is found, and "+v1alpha1.SystemNamespace+" for a new installation")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
 		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
-		newOffloadCommand, newUnoffloadCommand, newMoveCommand, newTableCommand, newRequestCommand, newApplicationsCommand, newAccountCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
-		newTestCommand, newBenchCommand, newVersionCommand,
+		newOffloadCommand, newUnoffloadCommand, newMoveCommand, newTableCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
+		newRequestCommand, newApplicationsCommand, newAuctionCommand, newAccountCommand, newTestCommand, newBenchCommand, newVersionCommand,
 	} {
 		command.AddCommand(verb(global))
 	}

@@ -26,19 +26,20 @@ const (
 	questionOutgoing  = "outgoing"
 	questionShadowPod = "shadowpod"
 	questionRequest   = "request"
+	questionQuote     = "quote"
 	questionPlacement = "placement"
 )
 
 // questions are all of them, in the order in which they are shown.
-var questions = []string{questionIncoming, questionOutgoing, questionShadowPod, questionRequest, questionPlacement}
+var questions = []string{questionIncoming, questionOutgoing, questionShadowPod, questionRequest, questionQuote, questionPlacement}
 
 func newPolicyCommand(global *globalFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "policy",
 		Short: "Show the policies in force, try one, or ask why they decide as they do",
 		Long: "Policies are Rego modules in ConfigMaps of Hanse's own namespace that are labelled hanse.dev/policy=QUESTION. The\n" +
-			"questions are incoming (use this offer?), outgoing (offer what to whom?), shadowpod (run this pod?), request (reserve this?) and placement\n" +
-			"(prefer which clusters?).",
+			"questions are incoming (use this offer?), outgoing (offer what to whom?), shadowpod (run this pod?), request (reserve this?), quote\n" +
+			"(offer what for this?) and placement (prefer which clusters?).",
 		Example: `  kubectl hanse policy show incoming
   kubectl hanse policy test max-price.rego --question incoming --advertisement hamburg
   kubectl hanse policy explain advertisement hamburg`,
@@ -79,7 +80,7 @@ func newPolicyTestCommand(global *globalFlags) *cobra.Command {
 				return err
 			}
 			if command.Flags().Changed("advertisement") && trial.Question != questionIncoming && trial.Question != questionOutgoing {
-				return errors.New("--advertisement is for incoming and outgoing: say --for-namespace for placement, and --input for shadowpod and request")
+				return errors.New("--advertisement is for incoming and outgoing: say --for-namespace for placement, and --input for shadowpod, request and quote")
 			}
 			if command.Flags().Changed("for-namespace") && trial.Question != questionPlacement {
 				return errors.New("--for-namespace is for the question placement")

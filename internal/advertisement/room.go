@@ -70,6 +70,14 @@ func (p *Publisher) Untaken(consumer, request string) (own, others corev1.Resour
 	return c.ledger.Untaken(consumer, request)
 }
 
+// Reservable returns how much of these can be reserved for the Request of the consumer, see exchange.Ledger.
+func (p *Publisher) Reservable(consumer, request string, these corev1.ResourceList) corev1.ResourceList {
+	c := p.capacity
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.Reservable(consumer, request, these, c.config.Margin)
+}
+
 // reservedChanged is called with the lock held.
 func (c *capacity) reservedChanged() {
 	c.locksStale = true

@@ -90,6 +90,7 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		Watches(&appsv1.Deployment{}, derived, builder.OnlyMetadata, specChanged).
 		Watches(&appsv1.StatefulSet{}, derived, builder.OnlyMetadata, specChanged).
 		WatchesRawSource(peers.Changes(c.Links, requests, a.answered)).
+		WatchesRawSource(peers.Changes(c.Links, quotes, a.answered)).
 		WatchesRawSource(peers.LinkChanges(c.Links, a.linked)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -112,7 +113,7 @@ func (a *applications) derived(ctx context.Context, workload client.Object) []re
 	})
 }
 
-// answered looks at the Application that the Request is for.
+// answered looks at the Application that the Request or Quote is for.
 func (a *applications) answered(ctx context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
 	peer := change.Link.Peer()
 	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool {

@@ -47,6 +47,7 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 
 // carryOut brings about what was decided.
 func (a *applications) carryOut(ctx context.Context, seen *scene, status v1alpha1.ApplicationStatus) (reconcile.Result, error) {
+	a.invite(ctx, seen, &status)
 	asked, err := a.ask(ctx, seen, &status)
 	if err != nil {
 		return busy(err)
@@ -112,7 +113,8 @@ func (a *applications) store(ctx context.Context, app *v1alpha1.Application, sta
 	if err := local.ApplyStatus(ctx, a.Client, fieldOwner, app, status); err != nil {
 		return err
 	}
-	if status.Phase != app.Status.Phase && len(status.Conditions) > 0 {
+	a.tell(app, status)
+	if status.Phase != app.Status.Phase && len(status.Conditions) > 0 && status.Conditions[0].Reason != v1alpha1.ReasonAuction {
 		kind, said := corev1.EventTypeNormal, status.Conditions[0]
 		if status.Phase == v1alpha1.ApplicationUnplaced {
 			kind = corev1.EventTypeWarning
@@ -127,7 +129,7 @@ func (a *applications) store(ctx context.Context, app *v1alpha1.Application, sta
 func (a *applications) ask(ctx context.Context, seen *scene, status *v1alpha1.ApplicationStatus) (asked []string, err error) {
 	for _, peer := range status.AskedAt {
 		wanted := seen.want(peer, status)
-		mirror := a.follow(peer)
+		mirror := a.follow(peer, requests)
 		switch {
 		case mirror == nil && a.isForgotten(ctx, peer): // with all that we had there
 		case mirror == nil:
@@ -191,6 +193,8 @@ func (s *scene) again(status *v1alpha1.ApplicationStatus) time.Duration {
 	switch {
 	case !s.app.DeletionTimestamp.IsZero():
 		return v1alpha1.ReservationTime
+	case s.awaitsOffers(status):
+		return s.untilOffers(status)
 	case status.Phase == v1alpha1.ApplicationPlaced:
 		return min(livenessInterval, s.untilReplaced(status))
 	case status.Phase == v1alpha1.ApplicationRequested:

@@ -50,12 +50,13 @@ func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 	}
 	s.scale(&status)
 	if !s.isAssigned(&status) {
-		if err := s.look(); err != nil {
+		reason, why, err := s.place(&status)
+		if err != nil {
 			return status, err
 		}
-		if why := s.assign(&status); why != "" {
+		if why != "" {
 			status.Phase = v1alpha1.ApplicationUnplaced
-			s.conclude(&status, v1alpha1.ReasonNoClusterFits, why)
+			s.conclude(&status, reason, why)
 			return status, nil
 		}
 	}
@@ -140,6 +141,12 @@ func (s *scene) assign(status *v1alpha1.ApplicationStatus) string {
 		status.Unsuitable = unsuitable(&job, &found)
 		return s.whyUnplaced(&job, &found)
 	}
+	s.put(status, &job, &found)
+	return ""
+}
+
+// put gives the components the places that were found.
+func (s *scene) put(status *v1alpha1.ApplicationStatus, job *exchange.Job, found *exchange.Assignment) {
 	before := status.Components
 	status.Components = nil
 	for i, row := range found.Rows {
@@ -153,7 +160,6 @@ func (s *scene) assign(status *v1alpha1.ApplicationStatus) string {
 		status.Components = append(status.Components, placed)
 	}
 	status.AskedAt = union(status.AskedAt, peersOf(status.Components))
-	return ""
 }
 
 // job is what is to be placed, for the search.

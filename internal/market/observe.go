@@ -35,6 +35,10 @@ type scene struct {
 	at map[string]*v1alpha1.Request
 	// reserves are the peers that take Requests.
 	reserves map[string]bool
+	// quotes are our Quotes for the application, while offers are awaited: peer → the Quote.
+	quotes map[string]*v1alpha1.Quote
+	// uninvited says that a peer could not be asked for an offer.
+	uninvited bool
 	// heard are the peers whose Requests are known as they are now.
 	heard map[string]bool
 	// cutOff are peers that do not answer: peer → since when. gone are those that are peers no more, or about to be.
@@ -56,7 +60,7 @@ type place struct{ component, peer string }
 func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (*scene, error) {
 	seen := &scene{
 		app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{},
-		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, refused: map[string]string{}, unfit: map[place]string{},
+		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, refused: map[string]string{}, unfit: map[place]string{}, quotes: map[string]*v1alpha1.Quote{},
 	}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})
@@ -84,11 +88,12 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 	}
 	held := map[string]corev1.ResourceList{}
 	for _, peer := range app.Status.AskedAt {
-		if mirror := a.follow(peer); mirror != nil {
+		if mirror := a.follow(peer, requests); mirror != nil {
 			seen.heard[peer] = true
 			seen.take(peer, mirror, held)
 		}
 	}
+	a.hear(seen)
 	seen.look = func() error { return a.look(ctx, seen, held) }
 	return seen, nil
 }
@@ -135,13 +140,13 @@ func peerOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// follow mirrors our Requests at the peer. It returns nil while what is there is not known.
-func (a *applications) follow(peer string) *peers.Mirror {
+// follow mirrors our Requests or Quotes at the peer. It returns nil while what is there is not known.
+func (a *applications) follow(peer string, these *peers.Subject) *peers.Mirror {
 	link, ok := a.Links.Get(peer)
 	if !ok {
 		return nil
 	}
-	mirror := link.Follow(requests, link.TenantNamespace())
+	mirror := link.Follow(these, link.TenantNamespace())
 	if !mirror.HasSynced() || link.Err() != nil {
 		return nil
 	}
@@ -219,5 +224,5 @@ func componentOf(app *v1alpha1.Application, pod *corev1.Pod) *v1alpha1.Applicati
 }
 
 func asked(app *v1alpha1.Application, peer string) bool {
-	return slices.Contains(app.Status.AskedAt, peer)
+	return slices.Contains(app.Status.AskedAt, peer) || isInvited(app, peer)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 )
@@ -97,14 +99,23 @@ func (s *scene) isWhole(c *v1alpha1.ApplicationComponent, status *v1alpha1.Appli
 
 // scale has a component that has other replicas by now stay where it is: there is another answer to ask for there. Where the user bounds
 // prices the clusters are chosen anew.
+//
+// What was offered for other replicas counts no more in any case.
 func (s *scene) scale(status *v1alpha1.ApplicationStatus) {
-	if s.ceiling() != nil || !s.isAsBefore() {
+	if !s.isAsBefore() {
 		return
 	}
 	for i := range s.app.Spec.Components {
 		c := &s.app.Spec.Components[i]
 		for j := range status.Components {
-			if at := &status.Components[j]; at.Name == c.Name && len(c.Weights) == 0 {
+			at := &status.Components[j]
+			if at.Name != c.Name || len(c.Weights) > 0 || at.Replicas == c.Replicas {
+				continue
+			}
+			if status.Auction != nil {
+				status.Auction.ExpirationTime = metav1.NewTime(s.now)
+			}
+			if s.ceiling() == nil {
 				at.Replicas = c.Replicas
 			}
 		}

@@ -93,17 +93,11 @@ func (s *scene) conclude(status *v1alpha1.ApplicationStatus, reason, message str
 
 // total is what the components cost together. All of them are paid in one currency.
 func total(components []v1alpha1.PlacedComponent) *v1alpha1.Price {
-	var sum *v1alpha1.Price
+	var prices []*v1alpha1.Price
 	for i := range components {
-		switch price := components[i].Price; {
-		case price == nil:
-		case sum == nil:
-			sum = price.DeepCopy()
-		default:
-			sum.Amount.Add(price.Amount)
-		}
+		prices = append(prices, components[i].Price)
 	}
-	return sum
+	return exchange.Sum(prices)
 }
 
 // where says in words where the components are, and how many of each if it is in several clusters.

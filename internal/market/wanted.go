@@ -22,14 +22,13 @@ func (s *scene) want(peer string, status *v1alpha1.ApplicationStatus) *v1alpha1.
 		wanted = there.DeepCopy()
 	}
 	wanted.Name = offload.RequestName(s.app)
-	wanted.Spec.Application = v1alpha1.RequestedApplication{UID: s.app.UID, Name: s.app.Namespace + "/" + s.app.Name}
+	wanted.Spec.Application = s.identity()
 	if !kept {
 		wanted.Spec.Components = components
 	}
-	if s.ceiling() != nil { // if it costs more by now it is not what was chosen
-		wanted.Spec.MaxPrice = s.priceAt(peer, status)
-	}
-	if wanted.Spec.ExpirationTime.Sub(s.now) < v1alpha1.ReservationTime/2 {
+	renewed := wanted.Spec.ExpirationTime.Sub(s.now) < v1alpha1.ReservationTime/2
+	wanted.Spec.MaxPrice = s.maxPrice(peer, status, renewed, wanted.Spec.MaxPrice)
+	if renewed {
 		wanted.Spec.ExpirationTime = metav1.NewTime(s.now.Add(v1alpha1.ReservationTime).Truncate(time.Second))
 	}
 	return wanted
@@ -86,5 +85,5 @@ func (s *scene) priceAt(peer string, status *v1alpha1.ApplicationStatus) *v1alph
 	if sum := total(there); sum != nil {
 		return sum
 	}
-	return &v1alpha1.Price{Currency: s.ceiling().Currency}
+	return &v1alpha1.Price{Currency: s.currency()}
 }

@@ -194,6 +194,7 @@ func TestComponentsOnBestClusters(t *testing.T) {
 	}
 	ceiling := &v1alpha1.Price{Amount: resource.MustParse("0.0001"), Currency: "EUR"}
 	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{MaxPrice: ceiling}, "50m", "web")
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionNever}
 	lubeck.create(t, app)
 	lubeck.awaitApplication(t, app, v1alpha1.ApplicationUnplaced)
 	if said := meta.FindStatusCondition(app.Status.Conditions, v1alpha1.ConditionPlaced); said == nil || said.Reason != v1alpha1.ReasonNoClusterFits {

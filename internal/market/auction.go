@@ -1,0 +1,238 @@
+package market
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/sanitize"
+)
+
+const (
+	// offerTime is for how long the offers of an auction are kept after its deadline: so that a winner that refuses, or that does not
+	// answer, can be followed by the next. There is no other auction for the same meanwhile.
+	offerTime = 2 * time.Minute
+	// maxInvited is how many peers are asked for an offer.
+	maxInvited = 100
+	// noCurrency is what ISO 4217 has for none: who asks for nothing in it asks for nothing in any.
+	noCurrency = "XXX"
+)
+
+// place finds a place for every component: by what clusters advertise, and where that leads nowhere, or the user wants it so, by an
+// auction. If there is none, or none yet, it says why, as the reason and the message of a condition.
+func (s *scene) place(status *v1alpha1.ApplicationStatus) (reason, message string, err error) {
+	const underWay = "Clusters are asked for offers: status.auction says which, and until when"
+	when, _ := s.app.AuctionTerms()
+	auction := s.currentAuction(status)
+	if auction != nil && !s.isOver(auction) {
+		status.Unsuitable = s.app.Status.Unsuitable
+		return v1alpha1.ReasonAuction, underWay, nil
+	}
+	if err := s.look(); err != nil {
+		return "", "", err
+	}
+	if auction != nil && s.award(status, auction) {
+		return "", "", nil
+	}
+	why := "No peer can be asked for an offer"
+	if when != v1alpha1.AuctionAlways {
+		if why = s.assign(status); why == "" {
+			return "", "", nil
+		}
+	}
+	switch {
+	case auction != nil: // another one is held when this one is forgotten
+		return v1alpha1.ReasonNoClusterFits, auction.Message, nil
+	case when == v1alpha1.AuctionNever || !s.open(status):
+		return v1alpha1.ReasonNoClusterFits, why, nil
+	default:
+		return v1alpha1.ReasonAuction, underWay, nil
+	}
+}
+
+// currentAuction is the auction for the application as it is now, nil if there is none, or it is forgotten.
+func (s *scene) currentAuction(status *v1alpha1.ApplicationStatus) *v1alpha1.ApplicationAuction {
+	when, _ := s.app.AuctionTerms()
+	auction := status.Auction
+	if when == v1alpha1.AuctionNever || auction == nil || auction.Generation != s.app.Generation || !auction.ExpirationTime.After(s.now) {
+		return nil
+	}
+	return auction
+}
+
+// awaitsOffers reports whether offers still count.
+func (s *scene) awaitsOffers(status *v1alpha1.ApplicationStatus) bool {
+	auction := s.currentAuction(status)
+	return auction != nil && auction.Phase != v1alpha1.AuctionClosed && s.app.DeletionTimestamp.IsZero()
+}
+
+// isOver reports whether no further offer counts: the deadline has come, or all have offered.
+func (s *scene) isOver(auction *v1alpha1.ApplicationAuction) bool {
+	return auction.Phase == v1alpha1.AuctionClosed || !auction.Deadline.After(s.now) || !slices.ContainsFunc(auction.Offers, func(o v1alpha1.AuctionOffer) bool {
+		return !s.hasOffered(auction, o.Peer)
+	})
+}
+
+// hasOffered reports whether the peer has answered in this round.
+func (s *scene) hasOffered(auction *v1alpha1.ApplicationAuction, peer string) bool {
+	quote := s.quotes[peer]
+	return quote != nil && quote.Spec.Deadline.Equal(&auction.Deadline) && quote.Answered()
+}
+
+// open begins an auction, if there is somebody to ask.
+func (s *scene) open(status *v1alpha1.ApplicationStatus) bool {
+	_, patience := s.app.AuctionTerms()
+	deadline := s.now.Add(patience + time.Second - 1).Truncate(time.Second)    // as fine as times of objects are
+	if status.Auction != nil && status.Auction.Deadline.Time.Equal(deadline) { // by its deadline a round is known
+		deadline = deadline.Add(time.Second)
+	}
+	auction := &v1alpha1.ApplicationAuction{
+		Round: 1, Phase: v1alpha1.AuctionOpen, Generation: s.app.Generation, StartedAt: metav1.NewTime(s.now),
+		Deadline: metav1.NewTime(deadline), ExpirationTime: metav1.NewTime(deadline.Add(offerTime)),
+	}
+	if status.Auction != nil {
+		auction.Round += status.Auction.Round
+	}
+	for i := range s.rows {
+		row := &s.rows[i]
+		if row.Peer != "" && row.Accepted && row.Open && s.forbids(unrefused(status), row) == "" && len(auction.Offers) < maxInvited {
+			auction.Offers = append(auction.Offers, v1alpha1.AuctionOffer{Peer: row.Peer})
+		}
+	}
+	if len(auction.Offers) == 0 {
+		return false
+	}
+	status.Auction = auction
+	return true
+}
+
+// unrefused is the status without refusals: who has refused what it advertises may offer something else.
+func unrefused(status *v1alpha1.ApplicationStatus) *v1alpha1.ApplicationStatus {
+	without := *status
+	without.Refusals = nil
+	return &without
+}
+
+// quote is the Quote that each peer gets.
+func (s *scene) quote(auction *v1alpha1.ApplicationAuction) *v1alpha1.QuoteSpec {
+	spec := &v1alpha1.QuoteSpec{Application: s.identity(), Deadline: auction.Deadline, ExpirationTime: auction.ExpirationTime}
+	for i := range s.app.Spec.Components {
+		spec.Components = append(spec.Components, requested(&s.app.Spec.Components[i], s.app.Spec.Components[i].Replicas))
+	}
+	return spec
+}
+
+// identity is by what providers know the application.
+func (s *scene) identity() v1alpha1.RequestedApplication {
+	return v1alpha1.RequestedApplication{UID: s.app.UID, Name: s.app.Namespace + "/" + s.app.Name}
+}
+
+// award closes the auction, if nobody has, and gives the components to who has offered the best for them. A winner that has refused
+// since is out. It reports whether every component has a place.
+func (s *scene) award(status *v1alpha1.ApplicationStatus, auction *v1alpha1.ApplicationAuction) bool {
+	if auction.Phase != v1alpha1.AuctionClosed {
+		s.close(status, auction)
+	}
+	for i := range auction.Offers {
+		o := &auction.Offers[i]
+		refusal := slices.IndexFunc(status.Refusals, func(r v1alpha1.ApplicationRefusal) bool { return r.Peer == o.Peer })
+		if len(o.Won) > 0 && refusal >= 0 {
+			peer := o.Peer
+			*o = exchange.Silence("It had won. " + status.Refusals[refusal].Message)
+			o.Peer = peer
+		}
+		o.Won = nil
+	}
+	job := s.job(unrefused(status))
+	found := exchange.Award(job, auction.Offers)
+	if found.Rows == nil {
+		auction.Message = "No offers take all components under spec.placement: status.auction says who has offered what"
+		return false
+	}
+	s.put(status, &job, &found)
+	for i := range auction.Offers {
+		o := &auction.Offers[i]
+		for _, c := range status.Components {
+			if c.Peer == o.Peer {
+				o.Won = append(o.Won, c.Name)
+			}
+		}
+	}
+	auction.Message = sanitize.Text(fmt.Sprintf("%s, for %s: the cheapest offers win, and of equal ones those with the most interest",
+		where(status.Components), priceInWords(total(status.Components))), maxMessage)
+	if job.Nearest {
+		auction.Message = strings.Replace(auction.Message, "the cheapest offers win, and of equal", "the nearest offers win, of these the cheapest, and of equal", 1)
+	}
+	return true
+}
+
+func priceInWords(price *v1alpha1.Price) string {
+	if price == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s %s an hour", exchange.Digits(price.Amount.AsDec()), price.Currency)
+}
+
+// close has no further offer count, and puts on record those that do. This cluster is one of those that offer.
+func (s *scene) close(status *v1alpha1.ApplicationStatus, auction *v1alpha1.ApplicationAuction) {
+	asked := s.quote(auction)
+	for i := range auction.Offers {
+		peer := auction.Offers[i].Peer
+		if s.hasOffered(auction, peer) {
+			auction.Offers[i] = exchange.CheckOffer(asked, s.quotes[peer])
+		} else {
+			auction.Offers[i] = exchange.Silence("It has made no offer by the deadline")
+		}
+		auction.Offers[i].Peer = peer
+	}
+	for i := range s.rows {
+		if home := &s.rows[i]; home.Peer == "" && s.forbids(status, home) == "" {
+			own := exchange.Bidder{Free: exchange.Offered(&home.Offer), Prices: home.Offer.Prices}
+			auction.Offers = append(auction.Offers, own.OwnOffer(asked.Components))
+		}
+	}
+	auction.Phase = v1alpha1.AuctionClosed
+}
+
+// maxPrice is the most that the Request at the peer may cost, given what it may cost so far: what was chosen, if the user names a
+// ceiling, or the peer has won by that price. An offer holds until the Request is renewed.
+func (s *scene) maxPrice(peer string, status *v1alpha1.ApplicationStatus, renewed bool, before *v1alpha1.Price) *v1alpha1.Price {
+	auction := s.currentAuction(status)
+	hasWon := auction != nil && slices.ContainsFunc(auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Peer == peer && len(o.Won) > 0 })
+	switch {
+	case hasWon || s.ceiling() != nil: // if it costs more by now it is not what was chosen
+		return s.priceAt(peer, status)
+	case renewed:
+		return nil
+	default:
+		return before
+	}
+}
+
+// currency is the one in which nothing is written down.
+func (s *scene) currency() string {
+	if most := s.ceiling(); most != nil {
+		return most.Currency
+	}
+	return noCurrency
+}
+
+// isInvited reports whether an offer of the peer would count.
+func isInvited(app *v1alpha1.Application, peer string) bool {
+	auction := app.Status.Auction
+	return auction != nil && auction.Phase != v1alpha1.AuctionClosed && slices.ContainsFunc(auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Peer == peer })
+}
+
+// untilOffers is how soon to look again while offers are awaited.
+func (s *scene) untilOffers(status *v1alpha1.ApplicationStatus) time.Duration {
+	left := status.Auction.Deadline.Sub(s.now)
+	if s.uninvited {
+		left = min(left, inviteAgain)
+	}
+	return max(left, time.Millisecond)
+}

@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// probe is a Quote of lubeck's at the provider, as an administrator would make it by hand.
+func probe(cpu string) *v1alpha1.Quote {
+	quote := &v1alpha1.Quote{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("lubeck"), GenerateName: "probe-"}}
+	quote.Spec = v1alpha1.QuoteSpec{
+		Application: v1alpha1.RequestedApplication{UID: "probe"},
+		Components:  applicationParts(applicationOf("", nil, cpu, "web")),
+		Deadline:    metav1.NewTime(time.Now().Add(10 * time.Second)), ExpirationTime: metav1.NewTime(time.Now().Add(10 * time.Second)),
+	}
+	return quote
+}
+
+func applicationParts(app *v1alpha1.Application) (parts []v1alpha1.RequestedComponent) {
+	for _, c := range app.Spec.Components {
+		parts = append(parts, v1alpha1.RequestedComponent{Name: c.Name, Replicas: c.Replicas, Resources: c.Resources})
+	}
+	return parts
+}
+
+// bids has the provider offer whatever fits at so much for a core, with this interest, and waits until it does.
+func (c *cluster) bids(t *testing.T, interest int32, core string) {
+	t.Helper()
+	c.policy(t, "quote", fmt.Sprintf("package hanse.quote\n\ninterest := %d\n\nprices := {\"currency\": \"EUR\", \"perHour\": {\"cpu\": %s}}\n", interest, core))
+	price := resource.MustParse(core)
+	eventually(t, fmt.Sprintf("%s offers with an interest of %d", c.Name, interest), func(ctx context.Context) error {
+		quote := probe("1")
+		if err := c.Create(ctx, quote); err != nil {
+			return err
+		}
+		return c.awaitOffer(ctx, quote, func(whole *v1alpha1.Offer) bool {
+			return whole.Interest == interest && (interest == 0 || whole.Price != nil && whole.Price.Amount.Cmp(price) == 0)
+		})
+	})
+}
+
+// awaitOffer waits for a moment for the offer to the Quote, and returns an error if it is another one.
+func (c *cluster) awaitOffer(ctx context.Context, quote *v1alpha1.Quote, is func(*v1alpha1.Offer) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	for {
+		switch err := c.Get(ctx, client.ObjectKeyFromObject(quote), quote); {
+		case err != nil:
+			return err
+		case quote.Answered() && is(quote.Status.Whole):
+			return nil
+		case quote.Answered():
+			return fmt.Errorf("it offers %+v", quote.Status.Whole)
+		}
+	}
+}
+
+// auctioned is an application of two components that may cost so much at most, and whose offers are awaited for ten seconds.
+func auctioned(ns, most string, when v1alpha1.AuctionWhen) *v1alpha1.Application {
+	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse(most), Currency: "EUR"}}, "50m", "front", "back")
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: when, Deadline: &metav1.Duration{Duration: 10 * time.Second}}
+	return app
+}
+
+// offerOf is what the peer has offered in the last auction of the application.
+func offerOf(t *testing.T, app *v1alpha1.Application, peer string) v1alpha1.AuctionOffer {
+	t.Helper()
+	if app.Status.Auction == nil {
+		t.Fatalf("there was no auction: %+v", app.Status)
+	}
+	i := slices.IndexFunc(app.Status.Auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Peer == peer })
+	if i < 0 {
+		t.Fatalf("%s took no part: %+v", peer, app.Status.Auction)
+	}
+	return app.Status.Auction.Offers[i]
+}
+
+// awaitAuction waits until the auction of the application is over.
+func (c *cluster) awaitAuction(t *testing.T, app *v1alpha1.Application) {
+	t.Helper()
+	eventually(t, "the auction is over", func(ctx context.Context) error {
+		err := c.Get(ctx, client.ObjectKeyFromObject(app), app)
+		if err == nil && (app.Status.Auction == nil || app.Status.Auction.Phase != v1alpha1.AuctionClosed || app.Status.ObservedGeneration != app.Generation) {
+			err = fmt.Errorf("it says %+v", app.Status)
+		}
+		return err
+	})
+}
+
+// The lookup finds no cluster that is cheap enough. The peers are asked, and offer: first both say no, which changes nothing at all. Then
+// both offer it for half, and the one with more interest wins, and keeps to its price.
+func TestAuction(t *testing.T) {
+	ctx := market(t)
+	hamburg.prices(t, "0.02")
+	bremen.prices(t, "0.02")
+	lubeck.awaitPrices(t)
+	hamburg.bids(t, 0, "0.01")
+	bremen.bids(t, 0, "0.01")
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	before := advertised(t)
+
+	app := auctioned(ns, "0.0015", v1alpha1.AuctionIfNeeded)
+	lubeck.create(t, app)
+	lubeck.awaitAuction(t, app)
+	for _, provider := range []*cluster{hamburg, bremen} { // interest 0
+		if o := offerOf(t, app, provider.Name); o.Interest != 0 || len(o.Won) > 0 || !strings.Contains(o.Message, "policies") {
+			t.Errorf("%s offers %+v", provider.Name, o)
+		}
+		if request, err := provider.requestOf(ctx, app, lubeck); err == nil {
+			t.Errorf("%s was asked for room: %+v", provider.Name, request)
+		}
+	}
+	if app.Status.Phase != v1alpha1.ApplicationUnplaced || app.Status.Conditions[0].Reason != v1alpha1.ReasonNoClusterFits || time.Until(app.Status.Auction.Deadline.Time) <= 0 {
+		t.Errorf("it did not end when all had offered: %+v", app.Status)
+	}
+	if diff := cmp.Diff(before, advertised(t)); diff != "" { // offers leave the table alone
+		t.Errorf("what is advertised has changed (-before +after):\n%s", diff)
+	}
+
+	hamburg.bids(t, 60, "0.01")
+	bremen.bids(t, 40, "0.01")
+	app.Spec.Placement.MaxPrice.Amount = resource.MustParse("0.0016")
+	if err := lubeck.Update(ctx, app); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	if got := at(app); !slices.Equal(got, []string{"hamburg", "hamburg"}) || app.Status.Price.Amount.String() != "1m" || app.Status.Auction.Round != 2 {
+		t.Errorf("it is at %v: %+v", got, app.Status)
+	}
+	if o := offerOf(t, app, "bremen"); o.Interest != 40 || o.Price == nil || o.Price.Amount != "1m" {
+		t.Errorf("bremen offers %+v", o)
+	}
+	request, err := hamburg.requestOf(ctx, app, lubeck)
+	if err != nil || request.Status.Price == nil || request.Status.Price.Amount.String() != "1m" {
+		t.Errorf("hamburg asks for %+v (%v)", request.Status.Price, err)
+	}
+	lubeck.shows(t, []string{"front, back", "0.001 EUR", "40"}, "hanse", "auction", "shop", "-n", ns)
+	hamburg.shows(t, []string{ns + "/shop", "60", "Offered"}, "get", "quotes", "-A")
+	lubeck.shows(t, []string{v1alpha1.ReasonAuction, v1alpha1.ReasonAuctionEnded}, "get", "events", "-n", ns)
+	lubeck.create(t, deployment(ns, "front", 1, shellSpec(forever)))
+	lubeck.expectAtComponent(t, app, "front", "hamburg")
+
+	// The same with the interest the other way round, and without a lookup.
+	lubeck.deleteAndWait(t, app)
+	bremen.bids(t, 90, "0.01")
+	app = auctioned(ns, "1", v1alpha1.AuctionAlways)
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	if got := at(app); !slices.Equal(got, []string{"bremen", "bremen"}) {
+		t.Errorf("it is at %v: %+v", got, app.Status.Auction)
+	}
+}
+
+// shows checks that kubectl, or with the first word hanse its plugin, prints these texts.
+func (c *cluster) shows(t *testing.T, want []string, args ...string) {
+	t.Helper()
+	run := c.Kubectl
+	if args[0] == "hanse" {
+		run, args = c.Hanse, args[1:]
+	}
+	out, err := run(t.Context(), args...)
+	for _, text := range want {
+		if err != nil || !strings.Contains(out, text) {
+			t.Errorf("%v does not show %q: %v\n%s", args, text, err, out)
+		}
+	}
+}
+
+// advertised is what the providers offer lubeck.
+func advertised(t *testing.T) map[string][]any {
+	t.Helper()
+	found := map[string][]any{}
+	for _, provider := range []*cluster{hamburg, bremen} {
+		ad, err := provider.offerFor(t.Context(), lubeck)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[provider.Name] = []any{ad.Spec.Availability, ad.Spec.Prices}
+	}
+	return found
+}
+
+// A provider that is silent does no harm: the auction ends at its deadline. What it says later does not count.
+func TestAuctionDeadline(t *testing.T) {
+	ctx := market(t)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := applicationOf(ns, nil, "50m", "front")
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionAlways, Deadline: &metav1.Duration{Duration: 3 * time.Second}}
+	t.Run("silence", func(t *testing.T) {
+		bremen.pause(t, "manager")
+		if err := lubeck.Create(ctx, app); err != nil {
+			t.Fatal(err)
+		}
+		lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+		if got := at(app); !slices.Equal(got, []string{"hamburg"}) {
+			t.Errorf("it is at %v", got)
+		}
+		auction := app.Status.Auction
+		since := app.Status.Conditions[0].LastTransitionTime.Sub(auction.Deadline.Time)
+		t.Logf("placed %s after the deadline, to the second", since)
+		if since < 0 || since > 5*time.Second {
+			t.Errorf("it was placed %s after the deadline", since)
+		}
+		if o := offerOf(t, app, "bremen"); !strings.Contains(o.Message, "by the deadline") {
+			t.Errorf("bremen has offered %+v", o)
+		}
+	})
+	eventually(t, "bremen has an answer, too late", func(ctx context.Context) error {
+		quote := &v1alpha1.Quote{}
+		key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: offload.RequestName(app)}
+		err := bremen.Get(ctx, key, quote)
+		if err == nil && !quote.Answered() {
+			err = fmt.Errorf("it says %+v", quote.Status)
+		}
+		return err
+	})
+	now := &v1alpha1.Application{}
+	if err := lubeck.Get(ctx, client.ObjectKeyFromObject(app), now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(app.Status, now.Status); diff != "" {
+		t.Errorf("it has counted (-before +after):\n%s", diff)
+	}
+	lubeck.deleteAndWait(t, app)
+}
