@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // AuctionWhen says when an auction is held.
@@ -44,11 +43,17 @@ type ApplicationAuctionSpec struct {
 // AuctionTerms returns when an auction is held for the application, and for how long offers are awaited. Where components have weights
 // there is none: the user has chosen the clusters.
 func (a *Application) AuctionTerms() (AuctionWhen, time.Duration) {
-	asked := ptr.Deref(a.Spec.Auction, ApplicationAuctionSpec{})
-	if slices.ContainsFunc(a.Spec.Components, func(c ApplicationComponent) bool { return len(c.Weights) > 0 }) {
-		asked.When = AuctionNever
+	when, patience := AuctionIfNeeded, DefaultAuctionTime
+	if asked := a.Spec.Auction; asked != nil {
+		when = cmp.Or(asked.When, when)
+		if asked.Deadline != nil {
+			patience = asked.Deadline.Duration
+		}
 	}
-	return cmp.Or(asked.When, AuctionIfNeeded), cmp.Or(ptr.Deref(asked.Deadline, metav1.Duration{}).Duration, DefaultAuctionTime)
+	if slices.ContainsFunc(a.Spec.Components, func(c ApplicationComponent) bool { return len(c.Weights) > 0 }) {
+		when = AuctionNever
+	}
+	return when, patience
 }
 
 // AuctionPhase says whether offers still count.

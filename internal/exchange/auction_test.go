@@ -42,31 +42,38 @@ func TestAward(t *testing.T) {
 		want   string
 	}{
 		"the cheaper": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 50, "0.06", "web 50 0.02", "db 50 0.04"), bid("b", 50, "0.03", "web 50 0.01", "db 50 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.06", "web 50 0.02", "db 50 0.04"), bid("b", 50, "0.03", "web 50 0.01", "db 50 0.02")},
 			"web@b 10m, db@b 20m",
 		},
 		"parts at several": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 50, "0.06", "web 50 0.01", "db 50 0.05"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.06", "web 50 0.01", "db 50 0.05"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"web@a 10m, db@b 20m",
 		},
 		"the whole for less than the parts": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 50, "0.02", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.02", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"web@a 5m, db@a 15m",
 		},
 		"the whole for nothing": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 50, "0", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"web@a 0, db@a 0",
 		},
 		"no whole of two parts": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 0, "0", "web 50 0.01", "db 50 0.02"), bid("b", 0, "0", "web 50 0.02", "db 50 0.04")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 0, "0", "web 50 0.01", "db 50 0.02"), bid("b", 0, "0", "web 50 0.02", "db 50 0.04")},
 			"web@b 20m, db@a 20m",
 		},
 		"not one part twice": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 0, "0", "web 50 0.01"), bid("b", 0, "0", "web 50 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 0, "0", "web 50 0.01"), bid("b", 0, "0", "web 50 0.02")},
 			"",
 		},
 		"ties by interest": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 50, "0.03", "web 50 0.01", "db 50 0.02"), bid("b", 60, "0.03", "web 60 0.01", "db 60 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.03", "web 50 0.01", "db 50 0.02"), bid("b", 60, "0.03", "web 60 0.01", "db 60 0.02")},
 			"web@b 10m, db@b 20m",
 		},
 		"ties of parts by interest": {
@@ -75,7 +82,8 @@ func TestAward(t *testing.T) {
 			"web@c 10m, db@b 20m",
 		},
 		"price before interest": {
-			Job{}, []v1alpha1.AuctionOffer{bid("a", 1, "0.03", "web 1 0.01", "db 1 0.02"), bid("b", 100, "0.031", "web 100 0.011", "db 100 0.02")},
+			Job{},
+			[]v1alpha1.AuctionOffer{bid("a", 1, "0.03", "web 1 0.01", "db 1 0.02"), bid("b", 100, "0.031", "web 100 0.011", "db 100 0.02")},
 			"web@a 10m, db@a 20m",
 		},
 		"ties of both by distance": {
@@ -89,19 +97,23 @@ func TestAward(t *testing.T) {
 			"web@b 16666667n, db@b 33333333n",
 		},
 		"apart": {
-			Job{Apart: [][]int{{0, 1}}}, []v1alpha1.AuctionOffer{bid("a", 50, "0.01", "web 50 0.01", "db 50 0.01"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{Apart: [][]int{{0, 1}}},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.01", "web 50 0.01", "db 50 0.01"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"web@a 10m, db@b 20m",
 		},
 		"together": {
-			Job{Together: [][]int{{0, 1}}}, []v1alpha1.AuctionOffer{bid("a", 0, "0", "web 50 0.01", "db 50 0.01"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{Together: [][]int{{0, 1}}},
+			[]v1alpha1.AuctionOffer{bid("a", 0, "0", "web 50 0.01", "db 50 0.01"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"web@b 40m, db@b 20m",
 		},
 		"not above the ceiling": {
-			Job{MaxPrice: euros("0.03")}, []v1alpha1.AuctionOffer{bid("a", 50, "0.031", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{MaxPrice: euros("0.03")},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.031", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"web@a 10m, db@b 20m",
 		},
 		"nothing below it": {
-			Job{MaxPrice: euros("0.029")}, []v1alpha1.AuctionOffer{bid("a", 50, "0.031", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
+			Job{MaxPrice: euros("0.029")},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.031", "web 50 0.01", "db 50 0.03"), bid("b", 50, "0.06", "web 50 0.04", "db 50 0.02")},
 			"",
 		},
 		"nor in another currency": {
@@ -115,7 +127,8 @@ func TestAward(t *testing.T) {
 			"web@b 40m, db@b 20m",
 		},
 		"whatever it advertises": {
-			Job{Rows: []Row{site("a", 0, 500, closed)}}, []v1alpha1.AuctionOffer{bid("a", 50, "0.03", "web 50 0.01", "db 50 0.02")},
+			Job{Rows: []Row{site("a", 0, 500, closed)}},
+			[]v1alpha1.AuctionOffer{bid("a", 50, "0.03", "web 50 0.01", "db 50 0.02")},
 			"web@a 10m, db@a 20m",
 		},
 		"not at who left the table": {

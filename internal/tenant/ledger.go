@@ -44,7 +44,7 @@ type ledger struct {
 
 // A Room knows what this cluster has for the pods of peers, and what of that is guaranteed to whom, or reserved for which Request.
 // Its methods but the last are those of exchange.Ledger.
-type Room interface {
+type Room interface { //nolint:interfacebloat // all of it is one ledger, under one lock
 	Claim(peer string, claim exchange.Claim)
 	Short(peer, request string, more corev1.ResourceList) (corev1.ResourceName, bool)
 	Reserve(peer, request string, all corev1.ResourceList) *exchange.Missing
