@@ -36,14 +36,34 @@ func accounts(ctx context.Context) (borrowed, lent *v1alpha1.Account, err error)
 	return borrowed, lent, err
 }
 
-// countAnew has both begin anew: stories that kill managers and cut links may have had them disagree before.
+// countAnew has lubeck run a pod at hamburg, and both begin anew once they count it: stories that kill managers and cut links may have
+// had them disagree before, and a manager that has just started counts from where its last Account ends.
 func countAnew(t *testing.T) {
 	t.Helper()
+	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy: v1alpha1.StrategyRemote, ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: "hamburg"}},
+	})
+	lubeck.create(t, shellPod(ns, "worker", forever))
+	lubeck.awaitReadyPods(t, ns, "worker", 1)
+	ready := time.Now()
+	eventually(t, "both count the pod", func(ctx context.Context) error {
+		borrowed, lent, err := accounts(ctx)
+		if err != nil {
+			return err
+		}
+		for _, count := range []*v1alpha1.AccountCount{borrowed.Own(), lent.Own()} {
+			if count.CountedUntil == nil || !count.CountedUntil.After(ready) {
+				return fmt.Errorf("one has counted until %v", count.CountedUntil)
+			}
+		}
+		return nil
+	})
 	for side, namespace := range map[*cluster]string{lubeck: v1alpha1.TenantNamespace("hamburg"), hamburg: v1alpha1.TenantNamespace("lubeck")} {
 		if err := side.DeleteAllOf(t.Context(), &v1alpha1.Account{}, client.InNamespace(namespace)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	awaitAgreed(t, metav1.ConditionTrue, "")
 }
 
 // awaitAgreed waits until both say this.
@@ -139,13 +159,6 @@ func TestAccountsAgree(t *testing.T) {
 func TestAccountsDisagree(t *testing.T) {
 	ctx := market(t)
 	countAnew(t)
-	ns := lubeck.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: "hamburg"}},
-	})
-	lubeck.create(t, shellPod(ns, "worker", forever))
-	lubeck.awaitReadyPods(t, ns, "worker", 1)
-	awaitAgreed(t, metav1.ConditionTrue, "")
-
 	claims := func(more float64) {
 		eventually(t, fmt.Sprintf("lubeck claims %g core hours more", more), func(ctx context.Context) error {
 			borrowed, _, err := accounts(ctx)
