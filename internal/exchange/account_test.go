@@ -99,6 +99,19 @@ func TestTalliesAreAddedUp(t *testing.T) {
 	if others := count.Entries[0]; len(count.Entries) != 29 || others.Application != v1alpha1.OtherApplications || others.Used["cpu"] != "6.5" {
 		t.Errorf("%d entries, the first is %+v", len(count.Entries), others)
 	}
+	addManyCurrencies(t, count)
+	if err := CheckCount(count, evening.Truncate(24*time.Hour)); err != nil {
+		t.Error(err)
+	}
+	count.Entries[0].Used["cpu"] = "much"
+	if err := metered1(t).AddTo(count); err == nil {
+		t.Error("what is no count was added to")
+	}
+}
+
+// addManyCurrencies adds what others have used in more currencies than there are entries for.
+func addManyCurrencies(t *testing.T, count *v1alpha1.AccountCount) {
+	t.Helper()
 	for i := range 10 {
 		m := metering()
 		price := &v1alpha1.Price{Amount: resource.MustParse("2"), Currency: "EU" + string(rune('A'+i))}
@@ -109,13 +122,6 @@ func TestTalliesAreAddedUp(t *testing.T) {
 	}
 	if others := count.Entries[1]; len(count.Entries) != v1alpha1.MaxAccountEntries-1 || others.Application != "*" || others.Cost != "1" {
 		t.Errorf("%d entries, the second is %+v", len(count.Entries), others)
-	}
-	if err := CheckCount(count, evening.Truncate(24*time.Hour)); err != nil {
-		t.Error(err)
-	}
-	count.Entries[0].Used["cpu"] = "much"
-	if err := metered1(t).AddTo(count); err == nil {
-		t.Error("what is no count was added to")
 	}
 }
 
