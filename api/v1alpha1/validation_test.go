@@ -1,7 +1,6 @@
 package v1alpha1_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -411,24 +410,6 @@ func TestRules(t *testing.T) {
 			expect(t, kinds[tt.plural].validate(t, object, old), tt.want)
 		})
 	}
-}
-
-// manyClasses are so many more.
-func manyClasses(count int) string {
-	var text strings.Builder
-	for i := range count {
-		fmt.Fprintf(&text, ", {name: more-%d, podLabels: {app: more}}", i)
-	}
-	return text.String()
-}
-
-// manyRanges are so many ranges.
-func manyRanges(count int) string {
-	var ranges []string
-	for i := range count {
-		ranges = append(ranges, fmt.Sprintf("10.%d.0.0/16", i))
-	}
-	return "[" + strings.Join(ranges, ", ") + "]"
 }
 
 func expect(t *testing.T, errs field.ErrorList, want string) {

@@ -103,8 +103,10 @@ func (w *world) expectQuota(namespaces string) {
 	for name, quantity := range quota.Spec.Hard {
 		got[name] = quantity.String()
 	}
-	want := map[corev1.ResourceName]string{"count/namespacemappings.hanse.dev": namespaces, "count/exportedservices.hanse.dev": "1k", "count/requests.hanse.dev": "100",
-		"count/quotes.hanse.dev": "100"}
+	want := map[corev1.ResourceName]string{
+		"count/namespacemappings.hanse.dev": namespaces, "count/exportedservices.hanse.dev": "1k", "count/requests.hanse.dev": "100",
+		"count/quotes.hanse.dev": "100",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("quota (-want +got):\n%s", diff)
 	}

@@ -99,22 +99,26 @@ func (c *cluster) awaitAuction(t *testing.T, app *v1alpha1.Application) {
 	})
 }
 
-// The lookup finds no cluster that is cheap enough. The peers are asked, and offer: first both say no, which changes nothing at all. Then
-// both offer it for half, and the one with more interest wins, and keeps to its price.
-func TestAuction(t *testing.T) {
-	ctx := market(t)
+// bidding has both providers ask 0.02 for a core, and offer it for half of that with so much interest each.
+func bidding(t *testing.T, atHamburg, atBremen int32) {
+	t.Helper()
 	hamburg.prices(t, "0.02")
 	bremen.prices(t, "0.02")
 	lubeck.awaitPrices(t)
-	hamburg.bids(t, 0, "0.01")
-	bremen.bids(t, 0, "0.01")
-	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
-	before := advertised(t)
+	hamburg.bids(t, atHamburg, "0.01")
+	bremen.bids(t, atBremen, "0.01")
+}
 
-	app := auctioned(ns, "0.0015", v1alpha1.AuctionIfNeeded)
+// Providers that want nothing of an application say so, and then the auction is over. Nobody is asked for room, and what is advertised stays
+// as it was.
+func TestInterestZero(t *testing.T) {
+	ctx := market(t)
+	bidding(t, 0, 0)
+	before := advertised(t)
+	app := auctioned(lubeck.offloaded(t, v1alpha1.StrategyRemote), "0.0015", v1alpha1.AuctionIfNeeded)
 	lubeck.create(t, app)
 	lubeck.awaitAuction(t, app)
-	for _, provider := range []*cluster{hamburg, bremen} { // interest 0
+	for _, provider := range []*cluster{hamburg, bremen} {
 		if o := offerOf(t, app, provider.Name); o.Interest != 0 || len(o.Won) > 0 || !strings.Contains(o.Message, "policies") {
 			t.Errorf("%s offers %+v", provider.Name, o)
 		}
@@ -125,18 +129,22 @@ func TestAuction(t *testing.T) {
 	if app.Status.Phase != v1alpha1.ApplicationUnplaced || app.Status.Conditions[0].Reason != v1alpha1.ReasonNoClusterFits || time.Until(app.Status.Auction.Deadline.Time) <= 0 {
 		t.Errorf("it did not end when all had offered: %+v", app.Status)
 	}
-	if diff := cmp.Diff(before, advertised(t)); diff != "" { // offers leave the table alone
+	if diff := cmp.Diff(before, advertised(t)); diff != "" {
 		t.Errorf("what is advertised has changed (-before +after):\n%s", diff)
 	}
+	lubeck.deleteAndWait(t, app)
+}
 
-	hamburg.bids(t, 60, "0.01")
-	bremen.bids(t, 40, "0.01")
-	app.Spec.Placement.MaxPrice.Amount = resource.MustParse("0.0016")
-	if err := lubeck.Update(ctx, app); err != nil {
-		t.Fatal(err)
-	}
+// The lookup finds no cluster that is cheap enough. The peers are asked, and both offer it for half: the one with more interest wins, and
+// keeps to its price.
+func TestAuction(t *testing.T) {
+	ctx := market(t)
+	bidding(t, 60, 40)
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := auctioned(ns, "0.0016", v1alpha1.AuctionIfNeeded)
+	lubeck.create(t, app)
 	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
-	if got := at(app); !slices.Equal(got, []string{"hamburg", "hamburg"}) || app.Status.Price.Amount.String() != "1m" || app.Status.Auction.Round != 2 {
+	if got := at(app); !slices.Equal(got, []string{"hamburg", "hamburg"}) || app.Status.Price.Amount.String() != "1m" || app.Status.Auction.Round != 1 {
 		t.Errorf("it is at %v: %+v", got, app.Status)
 	}
 	if o := offerOf(t, app, "bremen"); o.Interest != 40 || o.Price == nil || o.Price.Amount != "1m" {
@@ -151,16 +159,20 @@ func TestAuction(t *testing.T) {
 	lubeck.shows(t, []string{v1alpha1.ReasonAuction, v1alpha1.ReasonAuctionEnded}, "get", "events", "-n", ns)
 	lubeck.create(t, deployment(ns, "front", 1, shellSpec(forever)))
 	lubeck.expectAtComponent(t, app, "front", "hamburg")
-
-	// The same with the interest the other way round, and without a lookup.
 	lubeck.deleteAndWait(t, app)
-	bremen.bids(t, 90, "0.01")
-	app = auctioned(ns, "1", v1alpha1.AuctionAlways)
+}
+
+// Of offers for the same price the one with more interest wins, here where no lookup is made.
+func TestTiesByInterest(t *testing.T) {
+	market(t)
+	bidding(t, 60, 90)
+	app := auctioned(lubeck.offloaded(t, v1alpha1.StrategyRemote), "1", v1alpha1.AuctionAlways)
 	lubeck.create(t, app)
 	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
 	if got := at(app); !slices.Equal(got, []string{"bremen", "bremen"}) {
 		t.Errorf("it is at %v: %+v", got, app.Status.Auction)
 	}
+	lubeck.deleteAndWait(t, app)
 }
 
 // shows checks that kubectl, or with the first word hanse its plugin, prints these texts.
