@@ -150,29 +150,29 @@ func (c *cluster) awaitGates(t *testing.T, ns, name string) {
 	})
 }
 
-// awaitPrices waits until the cluster knows the prices of hamburg and bremen: what is placed before stays where it is.
-func (c *cluster) awaitPrices(t *testing.T) {
+// charge has a core cost so much in hamburg and in bremen, and waits until lubeck knows: what is placed before stays where it is.
+func charge(t *testing.T, atHamburg, atBremen string) {
 	t.Helper()
-	eventually(t, c.Name+" knows the prices", func(ctx context.Context) error {
-		for _, provider := range []*cluster{hamburg, bremen} {
-			ad, err := c.copyFrom(ctx, provider)
+	for provider, price := range map[*cluster]string{hamburg: atHamburg, bremen: atBremen} {
+		provider.prices(t, price)
+		want := resource.MustParse(price)
+		eventually(t, "lubeck knows the price of "+provider.Name, func(ctx context.Context) error {
+			ad, err := lubeck.copyFrom(ctx, provider)
 			if err != nil {
 				return err
 			}
-			if ad.Spec.Prices == nil {
-				return fmt.Errorf("%s has none", provider.Name)
+			if ad.Spec.Prices == nil || want.Cmp(ad.Spec.Prices.PerHour[corev1.ResourceCPU]) != 0 {
+				return fmt.Errorf("it is told %+v", ad.Spec.Prices)
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
 
 // The cheapest set of clusters is chosen, and a ceiling is kept.
 func TestComponentsOnBestClusters(t *testing.T) {
 	market(t)
-	hamburg.prices(t, "0.02")
-	bremen.prices(t, "0.01")
-	lubeck.awaitPrices(t)
+	charge(t, "0.02", "0.01")
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	for name, test := range map[string]struct {
 		placement *v1alpha1.ApplicationPlacement
@@ -206,9 +206,7 @@ func TestComponentsOnBestClusters(t *testing.T) {
 // This cluster is one of those that are chosen from, and costs nothing.
 func TestHomeIsARow(t *testing.T) {
 	market(t)
-	hamburg.prices(t, "0.02")
-	bremen.prices(t, "0.01")
-	lubeck.awaitPrices(t)
+	charge(t, "0.02", "0.01")
 	local := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
 	home := applicationOf(local, nil, "10m", "web")
 	lubeck.create(t, home)

@@ -102,9 +102,7 @@ func (c *cluster) awaitAuction(t *testing.T, app *v1alpha1.Application) {
 // bidding has both providers ask 0.02 for a core, and offer it for half of that with so much interest each.
 func bidding(t *testing.T, atHamburg, atBremen int32) {
 	t.Helper()
-	hamburg.prices(t, "0.02")
-	bremen.prices(t, "0.02")
-	lubeck.awaitPrices(t)
+	charge(t, "0.02", "0.02")
 	hamburg.bids(t, atHamburg, "0.01")
 	bremen.bids(t, atBremen, "0.01")
 }
@@ -199,7 +197,7 @@ func advertised(t *testing.T) map[string][]any {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found[provider.Name] = []any{ad.Spec.Availability, ad.Spec.Prices}
+		found[provider.Name] = []any{ad.Spec.Availability.Cpu(), ad.Spec.Availability.Memory(), ad.Spec.Availability.Pods(), ad.Spec.Prices}
 	}
 	return found
 }

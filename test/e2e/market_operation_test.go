@@ -109,9 +109,7 @@ func (c *cluster) awaitDeployment(t *testing.T, ns, name string, replicas int32)
 // two is left there, and no pod ran twice under one UID.
 func TestLostComponentIsPlacedAgain(t *testing.T) {
 	ctx := market(t)
-	hamburg.prices(t, "0.01")
-	bremen.prices(t, "0.02")
-	lubeck.awaitPrices(t)
+	charge(t, "0.01", "0.02")
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	app := webAt(ns, func(app *v1alpha1.Application) {
 		app.Spec.Placement.ReplaceAfter = &metav1.Duration{Duration: 10 * time.Second}
@@ -166,9 +164,7 @@ func (c *cluster) closed(t *testing.T) {
 // A provider that refuses is passed over for the next best.
 func TestNackGoesToNext(t *testing.T) {
 	market(t)
-	hamburg.prices(t, "0.02")
-	bremen.prices(t, "0.01")
-	lubeck.awaitPrices(t)
+	charge(t, "0.02", "0.01")
 	bremen.closed(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	app := applicationOf(ns, nil, "10m", "web")
