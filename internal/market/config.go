@@ -7,6 +7,8 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -87,6 +90,7 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		For(&v1alpha1.Application{}).
 		Watches(&v1alpha1.Advertisement{}, unplaced).
 		Watches(&v1alpha1.NamespaceOffloading{}, unplaced).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(a.atPeer), builder.WithPredicates(cutOffChanged)).
 		Watches(&appsv1.Deployment{}, derived, builder.OnlyMetadata, specChanged).
 		Watches(&appsv1.StatefulSet{}, derived, builder.OnlyMetadata, specChanged).
 		WatchesRawSource(peers.Changes(c.Links, requests, a.answered)).
@@ -102,6 +106,25 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 // unplaced are the Applications that have no place, or wait for one.
 func (a *applications) unplaced(ctx context.Context, _ client.Object) []reconcile.Request {
 	return a.those(ctx, func(app *v1alpha1.Application) bool { return app.Status.Phase != v1alpha1.ApplicationPlaced })
+}
+
+// cutOffChanged lets through what changes whether a Peer answers, or whether it is one.
+var cutOffChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, was := e.ObjectOld.(*v1alpha1.Peer)
+		after, is := e.ObjectNew.(*v1alpha1.Peer)
+		return was && is && isCutOff(before) != isCutOff(after)
+	},
+}
+
+func isCutOff(peer *v1alpha1.Peer) bool {
+	return meta.IsStatusConditionFalse(peer.Status.Conditions, v1alpha1.ConditionReachable)
+}
+
+// atPeer are the Applications that have asked the peer for something.
+func (a *applications) atPeer(ctx context.Context, peer client.Object) []reconcile.Request {
+	return a.those(ctx, func(app *v1alpha1.Application) bool { return asked(app, peer.GetName()) })
 }
 
 // derived are the Applications in the namespace that are as large as its workloads.
@@ -125,7 +148,7 @@ func (a *applications) answered(ctx context.Context, change peers.Change, queue 
 
 // linked looks at the Applications that have asked the peer for something.
 func (a *applications) linked(ctx context.Context, peer string, queue peers.Queue[reconcile.Request]) {
-	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool { return asked(app, peer) }) {
+	for _, request := range a.atPeer(ctx, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: peer}}) {
 		queue.Add(request)
 	}
 }
