@@ -47,6 +47,14 @@ type ApplicationSpec struct {
 	// auction says when clusters are asked for offers. By default when what they advertise leads to no set of clusters.
 	// +optional
 	Auction *ApplicationAuctionSpec `json:"auction,omitempty"`
+
+	// timeToLive is for how long a place is looked for, from the creation of the application, or from when it lost its place. After that it
+	// stays Unplaced. By default it is looked for as long as the application exists.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('8760h')",message="timeToLive must be at least 10s and at most 8760h, such as 10m"
+	TimeToLive *metav1.Duration `json:"timeToLive,omitempty"`
 }
 
 // ApplicationComponent is a part of an application: pods of one kind. Workloads are not changed: their pods are known by their labels.

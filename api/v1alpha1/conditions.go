@@ -212,6 +212,8 @@ const (
 	ReasonPolicyFailed = "PolicyFailed"
 	// ReasonPolicyInvalid means that a policy cannot be loaded.
 	ReasonPolicyInvalid = "PolicyInvalid"
+	// ReasonNotPlacedInTime means that no place was found for an Application within its timeToLive, and that none is looked for any more.
+	ReasonNotPlacedInTime = "NotPlacedInTime"
 	// ReasonReleased means that what was reserved is given back.
 	ReasonReleased = "Released"
 	// ReasonClusterLost means that a pod was evicted because the cluster that it is in is cut off for longer than its user wants to wait.

@@ -55,7 +55,7 @@ const (
 	application = `{apiVersion: hanse.dev/v1alpha1, kind: Application, metadata: {name: shop, namespace: x},
 		spec: {components: [{name: web, podLabels: $LABELS, replicas: $REPLICAS, resources: {$RESOURCE: 500m}$MORE}, {name: $SECOND, podLabels: {app: db}}],
 			placement: {replaceAfter: $AFTER, maxPrice: {amount: $PRICE, currency: $CURRENCY}, prefer: $PREFER, together: [{components: $TOGETHER}]},
-			auction: {when: $WHEN, deadline: $DEADLINE}}}`
+			auction: {when: $WHEN, deadline: $DEADLINE}, timeToLive: $TTL}}`
 	account = `{apiVersion: hanse.dev/v1alpha1, kind: Account, metadata: {name: $NAME, namespace: x},
 		spec: {countedUntil: "2026-01-01T00:05:00Z", entries: [{application: $APP, currency: $CURRENCY, used: {$RESOURCE: $HOURS}, reserved: {cpu: "2"}, cost: $COST}]}}`
 	exportedService = `{apiVersion: hanse.dev/v1alpha1, kind: ExportedService, metadata: {name: $NAME, namespace: x},
@@ -93,7 +93,7 @@ func TestRules(t *testing.T) {
 	goodMapping := []string{"NAME", "shop", "HOME", "shop"}
 	goodShadow := []string{"UID", "u-1", "POD", "'{\"spec\": {\"containers\": []}}'", "GRACE", "5"}
 
-	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m", "WHEN", "Always", "DEADLINE", "10s"}
+	goodApplication := []string{"LABELS", "{app: web}", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "PRICE", `"0.5"`, "CURRENCY", "EUR", "PREFER", "Price", "TOGETHER", "[web, db]", "MORE", "", "AFTER", "5m", "WHEN", "Always", "DEADLINE", "10s", "TTL", "10m"}
 	goodAccount := []string{"NAME", "lent-2026-01-01", "APP", "shop/web", "CURRENCY", "EUR", "RESOURCE", "memory", "HOURS", `"1.5"`, "COST", `"0.25"`}
 	goodRequest := []string{"NAME", "shop", "UID", "u-1", "UNTIL", "2026-01-01T00:30:00Z", "AMOUNT", `"0.5"`, "REPLICAS", "3", "RESOURCE", "cpu", "CPU", "500m", "SECOND", "db"}
 	goodQuote := []string{"UID", "u-1", "DEADLINE", "2026-01-01T00:30:00Z", "UNTIL", "2026-01-01T00:32:00Z", "REPLICAS", "3", "RESOURCE", "cpu", "SECOND", "db", "INTEREST", "80", "AMOUNT", `"0.5"`}
@@ -360,6 +360,7 @@ func TestRules(t *testing.T) {
 		{name: "an application of shares for one cluster", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", ", weights: [{weight: 2}, {weight: 1}]"}, want: "Duplicate"},
 		{name: "an application of shares of nothing", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", ", weights: [{peer: hamburg, weight: 0}]"}, want: "weight"},
 		{name: "an application of shares with a price each", plural: "applications", template: application, good: goodApplication, change: []string{"MORE", `, weights: [{weight: 1}], maxPrice: {amount: "1", currency: EUR}`}, want: "set the one of placement"},
+		{name: "an application that is looked for at no time", plural: "applications", template: application, good: goodApplication, change: []string{"TTL", "-10m"}, want: "timeToLive"},
 		{name: "an application that waits for no time", plural: "applications", template: application, good: goodApplication, change: []string{"AFTER", "0s"}, want: "replaceAfter"},
 		{name: "an application with an auction now and then", plural: "applications", template: application, good: goodApplication, change: []string{"WHEN", "Sometimes"}, want: "auction.when"},
 		{name: "an application with an auction of no time", plural: "applications", template: application, good: goodApplication, change: []string{"DEADLINE", "500ms"}, want: "deadline must be at least 1s"},

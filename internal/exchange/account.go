@@ -157,11 +157,7 @@ func plain(number *inf.Dec) v1alpha1.Decimal {
 	if number.Cmp(mostHours) > 0 {
 		number = mostHours
 	}
-	text := new(inf.Dec).Round(number, priceDecimals, inf.RoundHalfUp).String()
-	if strings.Contains(text, ".") {
-		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-	}
-	return v1alpha1.Decimal(text)
+	return v1alpha1.Decimal(Digits(new(inf.Dec).Round(number, priceDecimals, inf.RoundHalfUp)))
 }
 
 func entryFor(key entryKey, sum *tallied) v1alpha1.AccountEntry {

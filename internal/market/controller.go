@@ -199,7 +199,9 @@ func (s *scene) again(status *v1alpha1.ApplicationStatus) time.Duration {
 		return min(livenessInterval, s.untilReplaced(status))
 	case status.Phase == v1alpha1.ApplicationRequested:
 		return answerTime
-	default:
-		return lookAgain
 	}
+	if left := s.timeLeft(); left != nil && *left > 0 {
+		return min(lookAgain, *left)
+	}
+	return lookAgain
 }

@@ -50,7 +50,7 @@ func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 	}
 	s.scale(&status)
 	if !s.isAssigned(&status) {
-		reason, why, err := s.place(&status)
+		reason, why, err := s.placeInTime(&status)
 		if err != nil {
 			return status, err
 		}
@@ -62,6 +62,33 @@ func (s *scene) decide() (v1alpha1.ApplicationStatus, error) {
 	}
 	s.settle(&status)
 	return status, nil
+}
+
+// placeInTime finds a place as place does, as long as the user wants one to be looked for.
+func (s *scene) placeInTime(status *v1alpha1.ApplicationStatus) (reason, message string, err error) {
+	if left := s.timeLeft(); left != nil && *left <= 0 {
+		status.Unsuitable = s.app.Status.Unsuitable
+		return v1alpha1.ReasonNotPlacedInTime, fmt.Sprintf("No place was found within %s: make spec.timeToLive longer to look on",
+			s.app.Spec.TimeToLive.Duration), nil
+	}
+	return s.place(status)
+}
+
+// timeLeft is for how long a place is looked for yet, nil if for ever.
+func (s *scene) timeLeft() *time.Duration {
+	most := s.app.Spec.TimeToLive
+	if most == nil {
+		return nil
+	}
+	since := s.app.CreationTimestamp.Time
+	if placed := meta.FindStatusCondition(s.app.Status.Conditions, v1alpha1.ConditionPlaced); placed != nil {
+		if placed.Status == metav1.ConditionTrue {
+			return nil
+		}
+		since = placed.LastTransitionTime.Time
+	}
+	left := since.Add(most.Duration).Sub(s.now)
+	return &left
 }
 
 // isAssigned reports whether the components have the places that they are to have.

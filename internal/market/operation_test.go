@@ -256,6 +256,28 @@ func (w *world) expectAsked(peer string, replicas int32, cpu string) {
 	}
 }
 
+func TestAPlaceIsLookedForUntilTheTimeIsOver(t *testing.T) {
+	w := newWorld(t, map[string]int64{"cheap": 10}, func(app *v1alpha1.Application) {
+		app.Spec.Components[0].Replicas = 100
+		app.Spec.TimeToLive = &metav1.Duration{Duration: 10 * time.Minute}
+		app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionNever}
+	})
+	if said := w.looks().Status.Conditions[0]; said.Reason != v1alpha1.ReasonNoClusterFits {
+		t.Errorf("it says %+v", said)
+	}
+	w.Clock.Step(10 * time.Minute)
+	app := w.looks()
+	if said := app.Status.Conditions[0]; said.Reason != v1alpha1.ReasonNotPlacedInTime || len(app.Status.Unsuitable) == 0 {
+		t.Errorf("it says %+v", app.Status)
+	}
+	app.Spec.Components[0].Replicas, app.Generation = 1, 1
+	w.Home.Put(app)
+	w.expect(w.looks(), "Unplaced")
+	app.Spec.TimeToLive, app.Generation = &metav1.Duration{Duration: 20 * time.Minute}, 2
+	w.Home.Put(app)
+	w.expect(w.looks(), "Requested front@! back@cheap")
+}
+
 func TestAnApplicationThatIsDeletedSaysWhatItWaitsFor(t *testing.T) {
 	w := newWorld(t, map[string]int64{"cheap": 10})
 	w.looks()
