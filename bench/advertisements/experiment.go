@@ -47,6 +47,7 @@ type Result struct {
 	AllReady                             time.Duration  // from the first creation to the last node Ready
 
 	Placement        Placement
+	Auctions         Auctions
 	Manager, Kubelet Server
 	CPU              lab.Reading   // while advertisements were taken in, by group
 	Took             time.Duration // how long that was measured

@@ -55,9 +55,13 @@ func (e *experiment) measure(ctx context.Context) (Result, error) {
 			return r, err
 		}
 	}
-	if !e.OneByOne {
-		r.Placement, err = e.place(ctx)
+	if e.OneByOne {
+		return r, nil
 	}
+	if r.Placement, err = e.place(ctx); err != nil {
+		return r, err
+	}
+	r.Auctions, err = e.hold(ctx)
 	return r, err
 }
 

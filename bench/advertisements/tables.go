@@ -48,6 +48,10 @@ func latency(results []Result) measure.Table {
 		if !r.OneByOne {
 			t.Distribution(name+": new price → decided where pods go", r.Placement.Decided, 0)
 			t.Distribution(name+": new price → new pods go there", r.Placement.Obeyed, 0)
+			if len(r.Auctions.Late) > 0 {
+				t.Distribution(name+": deadline of an auction → its end, one is silent", r.Auctions.Late, auctionBound)
+				t.Distribution(name+": Application created → end of its auction, all offer", r.Auctions.Early, 0)
+			}
 			text, verdict := "", ""
 			if limit, ok := bounds[r.Count]; ok {
 				text, verdict = "≤ "+measure.Duration(limit), measure.Verdict(r.AllReady.Seconds(), limit.Seconds())
