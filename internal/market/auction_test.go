@@ -246,7 +246,7 @@ func TestHostileOffers(t *testing.T) {
 // A manager that is killed finds in the status what it has asked, and what was offered.
 func TestAnAuctionOutlivesAManager(t *testing.T) {
 	w := newWorld(t, map[string]int64{"a": 10, "b": 20}, always)
-	restart := func() { w.market = &applications{w.market.Config} }
+	restart := func() { w.market = &applications{Config: w.market.Config} }
 	w.looks()
 	restart()
 	w.offers("a", cents(8, 5))

@@ -82,7 +82,7 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	a := &applications{c}
+	a := &applications{Config: c}
 	unplaced, derived := local.Later(settle, a.unplaced), handler.EnqueueRequestsFromMapFunc(a.derived)
 	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	return ctrl.NewControllerManagedBy(mgr).

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,12 +21,17 @@ import (
 )
 
 // applications keeps what is agreed for each Application.
-type applications struct{ Config }
+type applications struct {
+	Config
+
+	workloads sync.Map // namespace with applications that are as large as they → what was last read of them
+}
 
 // Reconcile brings one Application a step further.
 func (a *applications) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	app, err := local.Find(ctx, a.Client, request.NamespacedName, &v1alpha1.Application{})
 	if err != nil || app == nil {
+		a.workloads.Delete(request.Namespace) // nobody else may need it
 		return reconcile.Result{}, err
 	}
 	if app.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(app, v1alpha1.FinalizerApplication) {

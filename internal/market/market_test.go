@@ -77,7 +77,7 @@ func newWorld(t *testing.T, cents map[string]int64, changes ...func(*v1alpha1.Ap
 		change(app)
 	}
 	w.Home.Put(offloading, app)
-	w.market = &applications{Config{Client: w.Home.Client, Live: w.Home.Client, Links: w.links.Links, Home: ownRoom{&w.own}, Events: w.Events, Clock: w.Clock, ClusterID: "home"}}
+	w.market = &applications{Config: Config{Client: w.Home.Client, Live: w.Home.Client, Links: w.links.Links, Home: ownRoom{&w.own}, Events: w.Events, Clock: w.Clock, ClusterID: "home"}}
 	return w
 }
 

@@ -235,11 +235,11 @@ func TestAComponentIsAsLargeAsItsWorkloads(t *testing.T) {
 	w.answer("cheap", v1alpha1.RequestAcknowledged, "")
 	w.expect(w.looks(), "Placed front@cheap!")
 
-	set.Spec.Replicas = ptr.To[int32](4)
+	set.Spec.Replicas, set.Generation = ptr.To[int32](4), 1
 	w.Home.Put(set)
 	w.looks()
 	w.expectAsked("cheap", 4, "1500m")
-	set.Spec.Replicas = ptr.To[int32](0)
+	set.Spec.Replicas, set.Generation = ptr.To[int32](0), 2
 	w.Home.Put(set)
 	w.looks()
 	w.expectAsked("cheap", 1, "1500m")

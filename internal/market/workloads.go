@@ -3,9 +3,12 @@ package market
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,19 +32,19 @@ func isDerived(c *v1alpha1.ApplicationComponent) bool { return c.Replicas == 0 }
 
 // fill works out how large components are that do not say so. It notes if one has no workload.
 func (a *applications) fill(ctx context.Context, seen *scene) error {
-	var workloads []workload
+	var all []workload
 	for i := range seen.app.Spec.Components {
 		if !isDerived(&seen.app.Spec.Components[i]) {
 			continue
 		}
-		if workloads == nil {
+		if all == nil {
 			var err error
-			if workloads, err = a.workloadsIn(ctx, seen.app.Namespace); err != nil {
+			if all, err = a.workloadsIn(ctx, seen.app.Namespace); err != nil {
 				return err
 			}
 			seen.app = seen.app.DeepCopy()
 		}
-		if c := &seen.app.Spec.Components[i]; !derive(c, workloads) && seen.missing == "" {
+		if c := &seen.app.Spec.Components[i]; !derive(c, all) && seen.missing == "" {
 			seen.missing = fmt.Sprintf("No Deployment or StatefulSet of the namespace makes pods with the labels of component %s: create it, "+
 				"or set the replicas of the component", c.Name)
 		}
@@ -49,8 +52,48 @@ func (a *applications) fill(ctx context.Context, seen *scene) error {
 	return nil
 }
 
-// workloadsIn reads what makes pods in the namespace. Templates are large and seldom needed, so that no cache keeps them.
+// workloads are what makes pods in a namespace, and of which versions they were read.
+type workloads struct {
+	versions string
+	all      []workload
+}
+
+// workloadsIn returns what makes pods in the namespace. Templates are large and seldom needed, so that no cache keeps them: they are read
+// when the metadata of one has changed.
 func (a *applications) workloadsIn(ctx context.Context, namespace string) ([]workload, error) {
+	versions, err := a.versionsIn(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	known, _ := a.workloads.Load(namespace)
+	if seen, ok := known.(workloads); ok && seen.versions == versions {
+		return seen.all, nil
+	}
+	all, err := a.readWorkloads(ctx, namespace)
+	if err == nil {
+		a.workloads.Store(namespace, workloads{versions, all})
+	}
+	return all, err
+}
+
+// versionsIn says which workloads there are in which version, by the cache.
+func (a *applications) versionsIn(ctx context.Context, namespace string) (string, error) {
+	var versions []string
+	for _, kind := range []string{"DeploymentList", "StatefulSetList"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
+		if err := a.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return "", fmt.Errorf("list metadata of %s: %w", kind, err)
+		}
+		for i := range list.Items {
+			versions = append(versions, fmt.Sprintf("%s/%d", list.Items[i].UID, list.Items[i].Generation))
+		}
+	}
+	slices.Sort(versions)
+	return strings.Join(versions, " "), nil
+}
+
+func (a *applications) readWorkloads(ctx context.Context, namespace string) ([]workload, error) {
 	deployments, sets := &appsv1.DeploymentList{}, &appsv1.StatefulSetList{}
 	for _, list := range []client.ObjectList{deployments, sets} {
 		if err := a.Live.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -71,12 +114,12 @@ func (a *applications) workloadsIn(ctx context.Context, namespace string) ([]wor
 
 // derive sets what the component does not say: replicas are all those of its workloads, at least one, and resources the most that any
 // of their pods asks for. It reports false if it has no workload.
-func derive(c *v1alpha1.ApplicationComponent, workloads []workload) bool {
+func derive(c *v1alpha1.ApplicationComponent, all []workload) bool {
 	var replicas int32
 	var resources corev1.ResourceList
 	var images []string
 	found := false
-	for _, w := range workloads {
+	for _, w := range all {
 		pod := &corev1.Pod{ObjectMeta: w.template.ObjectMeta, Spec: w.template.Spec}
 		if !offload.HasLabels(pod, c.PodLabels) {
 			continue
