@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -184,7 +186,8 @@ func newRequestCommand(global *globalFlags) *cobra.Command {
 		Use:   "request -f FILE",
 		Short: "Have applications placed as a whole, where their room is reserved",
 		Long: "Creates the Applications in a file, or changes them, and waits until each of their components has its room. The namespace must\n" +
-			"be offloaded. The exit code is 1 if one gets no place in time: the command says why each cluster is unsuitable, and the\n" +
+			"be offloaded. When the command has ended, also with --wait=false, pods of the components that are created wait for their place.\n" +
+			"The exit code is 1 if one gets no place in time: the command says why each cluster is unsuitable, and the\n" +
 			"manager goes on looking for a place until the Application is deleted.",
 		Example: `  kubectl hanse request -f app.yaml -n shop
   kubectl hanse request -f - --wait=false < app.yaml`,
@@ -261,6 +264,9 @@ func runRequest(ctx context.Context, command *cobra.Command, c client.Client, ap
 		if err != nil {
 			return err
 		}
+		if err := awaitKnown(ctx, command, c, app); err != nil {
+			return err
+		}
 	}
 	if !wait {
 		return say(command, "%d applications are to be placed: see `kubectl hanse applications`.\n", len(apps))
@@ -270,6 +276,27 @@ func runRequest(ctx context.Context, command *cobra.Command, c client.Client, ap
 		failed = append(failed, awaitPlaced(ctx, command, c, app))
 	}
 	return errors.Join(failed...)
+}
+
+// awaitKnown waits until admission is told of the components: pods that are created before that do not wait for their place.
+func awaitKnown(ctx context.Context, command *cobra.Command, c client.Client, app *v1alpha1.Application) error {
+	offloading := offloadingOf(app.Namespace)
+	return install.Until(ctx, "pods of Application "+app.Name+" to wait for their place", func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(offloading), offloading)
+		if apierrors.IsNotFound(err) {
+			reporter(command)("Namespace %s is not offloaded, so no pod leaves it: kubectl hanse offload %s", app.Namespace, app.Namespace)
+			return true, nil
+		}
+		if offloading.Spec.Strategy == v1alpha1.StrategyLocal {
+			return err == nil, err
+		}
+		placement := offloading.Status.Placement
+		return err == nil && placement != nil && !slices.ContainsFunc(app.Spec.Components, func(component v1alpha1.ApplicationComponent) bool {
+			return !slices.ContainsFunc(placement.Classes, func(class v1alpha1.PlacementClassStatus) bool {
+				return class.Name == app.Name+"/"+component.Name
+			})
+		}), err
+	})
 }
 
 // awaitPlaced waits until the application is placed, and says where. If it is not placed in time it says why each cluster is unsuitable.

@@ -85,7 +85,9 @@ spec: {components: [{name: front, podLabels: {app: front}}]}
 func TestRequest(t *testing.T) {
 	there := placedShop()
 	there.Labels = map[string]string{"kept": "yes"}
-	w := newWorld(t, there)
+	offloading := offloadingOf("shop")
+	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{Classes: []v1alpha1.PlacementClassStatus{{Name: "web/front"}}}
+	w := newWorld(t, there, offloading)
 	for name, test := range map[string]struct{ text, want string }{
 		"another kind":    {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n", "kind Pod of v1, and only kind Application"},
 		"no kind":         {"metadata: {name: x}\n", "only kind Application"},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
@@ -182,12 +185,25 @@ func TestUnplacedSaysWhyPerCluster(t *testing.T) {
 	hamburg.closed(t)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{Exclude: []string{"bremen"}}, "10m", "web")
-	lubeck.create(t, app)
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionNever}
+	app.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Application"}
+	text, err := yaml.Marshal(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "app.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := lubeck.Hanse(ctx, "request", "-f", file, "--timeout", "10s")
+	if err == nil || !strings.Contains(out+err.Error(), "web does not fit in hamburg: It refuses: ") {
+		t.Errorf("kubectl hanse request: %v\n%s", err, out)
+	}
 	lubeck.awaitApplication(t, app, v1alpha1.ApplicationUnplaced)
 	expectUnsuitable(t, app, "closed on Thursdays", "hamburg")
 	expectUnsuitable(t, app, "exclude in spec.placement names it", "bremen")
 	expectUnsuitable(t, app, "The strategy of the namespace is Remote", "")
-	out, err := lubeck.Hanse(ctx, "explain", "application", app.Name, "-n", ns)
+	out, err = lubeck.Hanse(ctx, "explain", "application", app.Name, "-n", ns)
 	if err := wants(out, "closed on Thursdays", err); err != nil {
 		t.Error(err)
 	}
