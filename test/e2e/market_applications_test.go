@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,19 +151,23 @@ func (c *cluster) awaitGates(t *testing.T, ns, name string) {
 	})
 }
 
-// charge has a core cost so much in hamburg and in bremen, and waits until lubeck knows: what is placed before stays where it is.
+// charge has a core cost so much in hamburg and in bremen, and waits until they say so and lubeck knows: what is placed before stays where
+// it is.
 func charge(t *testing.T, atHamburg, atBremen string) {
 	t.Helper()
 	for provider, price := range map[*cluster]string{hamburg: atHamburg, bremen: atBremen} {
 		provider.prices(t, price)
 		want := resource.MustParse(price)
 		eventually(t, "lubeck knows the price of "+provider.Name, func(ctx context.Context) error {
-			ad, err := lubeck.copyFrom(ctx, provider)
-			if err != nil {
+			offer, offerErr := provider.offerFor(ctx, lubeck)
+			known, err := lubeck.copyFrom(ctx, provider) // which may be of an earlier story
+			if err := errors.Join(offerErr, err); err != nil {
 				return err
 			}
-			if ad.Spec.Prices == nil || want.Cmp(ad.Spec.Prices.PerHour[corev1.ResourceCPU]) != 0 {
-				return fmt.Errorf("it is told %+v", ad.Spec.Prices)
+			for _, prices := range []*v1alpha1.Prices{offer.Spec.Prices, known.Spec.Prices} {
+				if prices == nil || want.Cmp(prices.PerHour[corev1.ResourceCPU]) != 0 {
+					return fmt.Errorf("it says %+v, and lubeck knows %+v", offer.Spec.Prices, known.Spec.Prices)
+				}
 			}
 			return nil
 		})
