@@ -3,10 +3,8 @@ package market
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -83,16 +81,18 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		return err
 	}
 	a := &applications{Config: c}
-	unplaced, derived := local.Later(settle, a.unplaced), handler.EnqueueRequestsFromMapFunc(a.derived)
-	specChanged := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	if err := a.setUpWorkloads(mgr); err != nil {
+		return err
+	}
+	unplaced := local.Later(settle, a.unplaced)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("market").
 		For(&v1alpha1.Application{}).
 		Watches(&v1alpha1.Advertisement{}, unplaced).
 		Watches(&v1alpha1.NamespaceOffloading{}, unplaced).
 		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(a.atPeer), builder.WithPredicates(cutOffChanged)).
-		Watches(&appsv1.Deployment{}, derived, builder.OnlyMetadata, specChanged).
-		Watches(&appsv1.StatefulSet{}, derived, builder.OnlyMetadata, specChanged).
+		WatchesRawSource(a.changesOf("Deployment")).
+		WatchesRawSource(a.changesOf("StatefulSet")).
 		WatchesRawSource(peers.Changes(c.Links, requests, a.answered)).
 		WatchesRawSource(peers.Changes(c.Links, quotes, a.answered)).
 		WatchesRawSource(peers.LinkChanges(c.Links, a.linked)).
@@ -125,15 +125,6 @@ func isCutOff(peer *v1alpha1.Peer) bool {
 // atPeer are the Applications that have asked the peer for something.
 func (a *applications) atPeer(ctx context.Context, peer client.Object) []reconcile.Request {
 	return a.those(ctx, func(app *v1alpha1.Application) bool { return asked(app, peer.GetName()) })
-}
-
-// derived are the Applications in the namespace that are as large as its workloads.
-func (a *applications) derived(ctx context.Context, workload client.Object) []reconcile.Request {
-	return a.those(ctx, func(app *v1alpha1.Application) bool {
-		return app.Namespace == workload.GetNamespace() && slices.ContainsFunc(app.Spec.Components, func(c v1alpha1.ApplicationComponent) bool {
-			return isDerived(&c)
-		})
-	})
 }
 
 // answered looks at the Application that the Request or Quote is for.

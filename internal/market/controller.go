@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -24,7 +25,8 @@ import (
 type applications struct {
 	Config
 
-	workloads sync.Map // namespace with applications that are as large as they → what was last read of them
+	metadata  cache.Cache // of workloads in all namespaces; nil without a manager
+	workloads sync.Map    // namespace with applications that are as large as they → what was last read of them
 }
 
 // Reconcile brings one Application a step further.

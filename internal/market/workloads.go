@@ -11,7 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -52,6 +58,39 @@ func (a *applications) fill(ctx context.Context, seen *scene) error {
 	return nil
 }
 
+// setUpWorkloads keeps the metadata of workloads in all namespaces. The manager's own cache has Deployments as a whole, and those of Hanse
+// alone.
+func (a *applications) setUpWorkloads(mgr ctrl.Manager) (err error) {
+	a.metadata, err = cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(), DefaultTransform: cache.TransformStripManagedFields(),
+	})
+	if err != nil {
+		return fmt.Errorf("make a cache of the metadata of workloads: %w", err)
+	}
+	return mgr.Add(a.metadata)
+}
+
+// changesOf has Applications that are as large as their workloads looked at when one of those is made, changed or deleted.
+func (a *applications) changesOf(kind string) source.Source {
+	return source.Kind(a.metadata, metadataOf(kind), handler.TypedEnqueueRequestsFromMapFunc(a.derived),
+		predicate.TypedGenerationChangedPredicate[*metav1.PartialObjectMetadata]{})
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	metadata := &metav1.PartialObjectMetadata{}
+	metadata.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
+	return metadata
+}
+
+// derived are the Applications in the namespace that are as large as its workloads.
+func (a *applications) derived(ctx context.Context, workload *metav1.PartialObjectMetadata) []reconcile.Request {
+	return a.those(ctx, func(app *v1alpha1.Application) bool {
+		return app.Namespace == workload.Namespace && slices.ContainsFunc(app.Spec.Components, func(c v1alpha1.ApplicationComponent) bool {
+			return isDerived(&c)
+		})
+	})
+}
+
 // workloads are what makes pods in a namespace, and of which versions they were read.
 type workloads struct {
 	versions string
@@ -78,11 +117,15 @@ func (a *applications) workloadsIn(ctx context.Context, namespace string) ([]wor
 
 // versionsIn says which workloads there are in which version, by the cache.
 func (a *applications) versionsIn(ctx context.Context, namespace string) (string, error) {
+	var reader client.Reader = a.Client
+	if a.metadata != nil {
+		reader = a.metadata
+	}
 	var versions []string
 	for _, kind := range []string{"DeploymentList", "StatefulSetList"} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind(kind))
-		if err := a.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return "", fmt.Errorf("list metadata of %s: %w", kind, err)
 		}
 		for i := range list.Items {
