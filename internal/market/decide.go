@@ -93,7 +93,7 @@ func (s *scene) timeLeft() *time.Duration {
 
 // isAssigned reports whether the components have the places that they are to have.
 func (s *scene) isAssigned(status *v1alpha1.ApplicationStatus) bool {
-	if !s.isAsBefore() || s.app.Status.Phase == v1alpha1.ApplicationUnplaced {
+	if !s.isAsBefore() || s.app.Status.Phase == v1alpha1.ApplicationUnplaced || s.ceiling() != nil && s.hasOutgrown(status) {
 		return false
 	}
 	for i := range s.app.Spec.Components {

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -245,6 +246,34 @@ func TestAComponentIsAsLargeAsItsWorkloads(t *testing.T) {
 	w.expectAsked("cheap", 1, "1500m")
 	if kept := testkit.Get[v1alpha1.Application](w.Home, ns, "web"); kept.Spec.Components[0].Replicas != 0 {
 		t.Error("its spec was changed")
+	}
+}
+
+// What a component costs follows its template, so that a ceiling that is still kept is no reason to refuse.
+func TestAPriceFollowsTheTemplate(t *testing.T) {
+	w := newWorld(t, map[string]int64{"cheap": 10, "dear": 20}, func(app *v1alpha1.Application) {
+		app.Spec.Components = app.Spec.Components[:1]
+		app.Spec.Components[0].Replicas, app.Spec.Components[0].Resources = 0, nil
+		app.Spec.Placement = &v1alpha1.ApplicationPlacement{
+			MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "EUR"}, Exclude: []string{"nobody"},
+		}
+	})
+	w.own.Availability = nil
+	set := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "front"}, Spec: appsv1.DeploymentSpec{
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "front"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}}},
+		},
+	}}
+	w.Home.Put(set)
+	w.looks()
+	w.answer("cheap", v1alpha1.RequestAcknowledged, "")
+	w.expect(w.looks(), "Placed front@cheap!")
+	set.Spec.Template.Spec.Containers[0].Resources.Requests, set.Generation = testkit.Quantities("cpu", "2"), 1
+	w.Home.Put(set)
+	w.looks()
+	if most := w.requestAt("cheap").Spec.MaxPrice; most == nil || most.Amount.String() != "20m" {
+		t.Errorf("it may cost %v", most)
 	}
 }
 

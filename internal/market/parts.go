@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -120,6 +121,13 @@ func (s *scene) scale(status *v1alpha1.ApplicationStatus) {
 			}
 		}
 	}
+}
+
+// hasOutgrown reports whether components ask for something else by now than was asked for where they are. It costs something else, too.
+func (s *scene) hasOutgrown(status *v1alpha1.ApplicationStatus) bool {
+	return slices.ContainsFunc(peersOf(status.Components), func(peer string) bool {
+		return s.at[peer] != nil && !equality.Semantic.DeepEqual(s.at[peer].Spec.Components, s.components(peer, status))
+	})
 }
 
 // peersOf are the peers at which components are, sorted.
