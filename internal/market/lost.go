@@ -44,14 +44,9 @@ func (a *applications) evictLost(ctx context.Context, seen *scene, status *v1alp
 	if status.Phase != v1alpha1.ApplicationPlaced || len(seen.cutOff) == 0 {
 		return nil
 	}
-	pods := &corev1.PodList{}
-	if err := a.Client.List(ctx, pods, client.InNamespace(seen.app.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list pods: %w", err)
-	}
 	evicted := 0
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !pod.DeletionTimestamp.IsZero() || componentOf(seen.app, pod) == nil || !seen.isReplaced(peerOf(pod)) {
+	for _, pod := range seen.pods {
+		if !pod.DeletionTimestamp.IsZero() || !seen.isReplaced(peerOf(pod)) {
 			continue
 		}
 		if err := a.evict(ctx, seen.app, pod); err != nil {

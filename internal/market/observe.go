@@ -46,7 +46,9 @@ type scene struct {
 	gone   map[string]bool
 	// missing says which component has neither replicas nor a workload that says them.
 	missing string
-	// pods are those of the application: component and peer → how many are Ready.
+	// pods are those of the application. They are the cache's own.
+	pods []*corev1.Pod
+	// ready is how many of them are Ready: component and peer → number.
 	ready map[place]int32
 	// refused are peers whose API server does not take our Request: peer → why.
 	refused map[string]string
@@ -122,6 +124,7 @@ func (a *applications) countReady(ctx context.Context, seen *scene) (peers []str
 		if c == nil {
 			continue
 		}
+		seen.pods = append(seen.pods, pod)
 		if ready := offload.PodCondition(&pod.Status, corev1.PodReady); ready != nil && ready.Status == corev1.ConditionTrue {
 			seen.ready[place{c.Name, peer}]++
 		}
