@@ -13,7 +13,7 @@ state=$PWD/.testbed/e2e network=$PWD/.testbed/e2e-network
 market=$PWD/.testbed/e2e-market rest=$PWD/.testbed/e2e-rest
 
 beside='' # the process that tells the second row
-output=$(mktemp) told=$(mktemp) claims=$(mktemp -d)
+output=$(mktemp) told=$(mktemp -d) claims=$(mktemp -d)
 finish() {
 	local bed
 	[ -z "$beside" ] || { kill "$beside" 2>/dev/null || true; cat "$output"; }
@@ -108,9 +108,17 @@ tell() {
 	shift 2
 	echo "== stories: $phase in ${bed##*/}"
 	(cd test/e2e && HANSE_TESTBED_STATE=$bed ../../bin/e2e.test -phase "$phase" "$@" -test.v -test.timeout 40m -test.parallel 8 -test.run "${RUN:-.}") |
-		tee -a "$told" | without_skipped || code=$?
+		tee "$told/$phase-${bed##*/}" | without_skipped || code=$?
 	echo "== stories: $phase in ${bed##*/} took $((SECONDS - start)) s"
 	return "$code"
+}
+
+# said_last prints what the stories that failed said last: errors of a command have lines that are indented further.
+said_last() {
+	awk '/^=== (NAME|RUN|CONT)/ { story = $3; more = 0 }
+		/^    [a-z_]+_test\.go:[0-9]+: / { more = !/: (waited|needs:) / }
+		/^ *--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 16 ? n - 16 : 1; i < n; i++) print $3 lines[i]; more = 0 }
+		/^    / && more { said[story] = said[story] substr($0, 1, 500) "\n" }'
 }
 
 # free ends clusters that no row needs any more, unless they are kept.
@@ -183,11 +191,8 @@ if [ -n "$beside" ]; then
 fi
 if [ "$status" != 0 ]; then
 	echo '== what the stories that failed said last'
-	awk '/^=== (NAME|RUN|CONT)/ { story = $3 }
-		/^    [a-z_]+_test\.go:[0-9]+: / && !/: (waited|needs:) / { said[story] = said[story] substr($0, 1, 500) "\n" }
-		/^ *--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 12 ? n - 12 : 1; i < n; i++) print $3 lines[i] }' "$told" |
-		tee "${FAILURES:-/dev/null}"
+	cat "$told"/* | said_last | tee "${FAILURES:-/dev/null}"
 fi
 echo '== the longest stories, in seconds'
-sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told" | sort -rn | sed -n 1,15p
+sed -nE 's/^--- (PASS|FAIL): (\w+) \(([0-9.]+)s\)$/\3 \2/p' "$told"/* | sort -rn | sed -n 1,15p
 exit $status
