@@ -1,9 +1,12 @@
 package agentless
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -238,5 +242,21 @@ func TestAPodRefersToCopies(t *testing.T) {
 	})
 	if mentions != 6 {
 		t.Errorf("it refers to %d objects", mentions)
+	}
+}
+
+// What is followed first while the peer fails for a moment is up to date in the end, although nobody has seen the moment's end.
+func TestAFailureThatIsOverIsNotShownForEver(t *testing.T) {
+	c := newCopies(t, nil).synced()
+	for i := range 150 {
+		c.remote.Fail(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no")))
+		twin := c.link.FollowTwin(followedSecrets, fmt.Sprintf("shop-%d", i))
+		c.remote.Heal()
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+			return twin.Err() == nil, nil
+		})
+		if err != nil {
+			t.Fatalf("the peer answers, and the twin is said not to be read: %v", twin.Err())
+		}
 	}
 }

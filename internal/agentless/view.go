@@ -140,14 +140,15 @@ func (v *view) take(from source, key types.NamespacedName) []types.NamespacedNam
 
 // follow shows everything when the mirror has synced, and from then on whether it is up to date.
 func (v *view) follow(ctx context.Context, mirror *peers.Mirror) {
-	if mirror.WaitForSync(ctx) == nil {
-		v.showAll()
-	}
+	_ = mirror.WaitForSync(ctx) // it fails when ctx ends
 	for {
+		// Asked for before anything is shown: a failure that is shown, and over by then, has closed it.
+		failed := mirror.Failed()
+		v.showAll()
 		select {
 		case <-ctx.Done():
 			return
-		case <-mirror.Failed():
+		case <-failed:
 		}
 		v.showAll()
 		err := wait.PollUntilContextCancel(ctx, recoveryPoll, true, func(context.Context) (bool, error) {
@@ -156,7 +157,6 @@ func (v *view) follow(ctx context.Context, mirror *peers.Mirror) {
 		if err != nil {
 			return
 		}
-		v.showAll()
 	}
 }
 
