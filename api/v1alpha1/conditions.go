@@ -55,6 +55,13 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionAcknowledged says that the provider has reserved what a Request asks for.
 	ConditionAcknowledged = "Acknowledged"
+	// ConditionIntroduced says of a Broker that its other members know this cluster, of a Member that it may be known, and of a Peer with
+	// an introducer how asking for its invitation goes.
+	ConditionIntroduced = "Introduced"
+	// ConditionRelayed says that a broker has brought a Message to whom it is for.
+	ConditionRelayed = "Relayed"
+	// ConditionCurrent says that what is known of a Member is not out of date.
+	ConditionCurrent = "Current"
 	// ConditionOffered: the provider takes all of what a Quote asks for, or a part of it.
 	ConditionOffered = "Offered"
 	// ConditionRestored says of a PodMove that failed after its pod was evicted whether there is such a pod again.
@@ -185,7 +192,7 @@ const (
 	ReasonExpired = "Expired"
 	// ReasonClockSkew means that the sender's clock and ours differ by more than the bound.
 	ReasonClockSkew = "ClockSkew"
-	// ReasonStale means that a newer advertisement of the same cluster was seen before.
+	// ReasonStale means that a newer advertisement, or statement, of the same cluster was seen before.
 	ReasonStale = "Stale"
 	// ReasonInvalidField means that another field of the advertisement makes no sense.
 	ReasonInvalidField = "InvalidField"
@@ -355,6 +362,26 @@ const (
 	ReasonInvalidCount = "InvalidCount"
 	// ReasonNotCounted means that consumer or provider has counted nothing yet, or no more for some time.
 	ReasonNotCounted = "NotCounted"
+	// ReasonIntroduced means that the other members of a broker know this cluster, or that an invitation came through one.
+	ReasonIntroduced = "Introduced"
+	// ReasonRelayed means that a broker has brought a Message to whom it is for.
+	ReasonRelayed = "Relayed"
+	// ReasonBrokerDisabled means that this cluster is no broker: the value broker.enabled of the chart is not set.
+	ReasonBrokerDisabled = "BrokerDisabled"
+	// ReasonNotAMember means that a Message comes from a peer that is no Member.
+	ReasonNotAMember = "NotAMember"
+	// ReasonUnknownMember means that no Member of that id is known.
+	ReasonUnknownMember = "UnknownMember"
+	// ReasonRecipientFull means that there is no room for more Messages for the member.
+	ReasonRecipientFull = "RecipientFull"
+	// ReasonForged means that a statement is not signed by the key that is pinned for its sender.
+	ReasonForged = "Forged"
+	// ReasonMisaddressed means that a statement is for another cluster.
+	ReasonMisaddressed = "Misaddressed"
+	// ReasonNotAccepted means that a member does not let this cluster become its consumer.
+	ReasonNotAccepted = "NotAccepted"
+	// ReasonHeard means that what a Member has said last holds.
+	ReasonHeard = "Heard"
 	// ReasonAlreadyThere means that the pod runs at the destination already.
 	ReasonAlreadyThere = "AlreadyThere"
 	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or, with method Surge, not by two pods at once.

@@ -28,6 +28,12 @@ const (
 	LabelHomeUID = "hanse.dev/home-uid"
 	// LabelRequest carries, on a remote pod, the name of the Request whose reservation it uses.
 	LabelRequest = "hanse.dev/request"
+	// LabelFrom carries, on a Message that a broker has copied, the Peer whose it is there.
+	LabelFrom = "hanse.dev/from"
+	// AnnotationMessage names, on such a copy, the Message that it is of: namespace and name, with a slash between.
+	AnnotationMessage = "hanse.dev/message"
+	// AnnotationIntroducedBy names, on a Peer that Hanse has made for a member, the Broker through which that has asked.
+	AnnotationIntroducedBy = "hanse.dev/introduced-by"
 	// LabelAgentless carries, on what runs a pod in a cluster without Hanse, and on copies of what the pod refers to, the id by
 	// which its home knows that cluster. No two homes know a cluster by the same one.
 	LabelAgentless = "hanse.dev/agentless"
@@ -351,6 +357,10 @@ const (
 	// SystemNamespace is where Hanse is installed unless told otherwise.
 	SystemNamespace = "hanse-system"
 
+	// MembersNamespace is where a broker keeps what its members say to all: each of them may read it.
+	MembersNamespace = "hanse-members"
+	// ClusterRolePeerMembers is what a member may do there.
+	ClusterRolePeerMembers = "hanse-peer-members"
 	// ClusterRolePeerTenant is what a peer may do in its tenant namespace at its provider.
 	ClusterRolePeerTenant = "hanse-peer-tenant"
 	// ClusterRolePeerTwin is what a peer may do in its twin namespaces.

@@ -12,7 +12,7 @@ import (
 )
 
 // PeerRole says what a peer is to this cluster.
-// +kubebuilder:validation:Enum=Provider;Consumer
+// +kubebuilder:validation:Enum=Provider;Consumer;Broker;Member
 type PeerRole string
 
 const (
@@ -20,6 +20,10 @@ const (
 	RoleProvider PeerRole = "Provider"
 	// RoleConsumer means that the peer may run pods in this cluster.
 	RoleConsumer PeerRole = "Consumer"
+	// RoleBroker means that this cluster is known to other members of the peer, and they to this cluster. Such a peer is a Provider too.
+	RoleBroker PeerRole = "Broker"
+	// RoleMember means that the peer is known to other members through this cluster. Such a peer is a Consumer too.
+	RoleMember PeerRole = "Member"
 )
 
 // PeerMode says what runs in a peer.
@@ -198,6 +202,10 @@ const (
 )
 
 // PeerSpec says which cluster a peer is and what it is to us.
+// +kubebuilder:validation:XValidation:rule="!has(self.roles) || !self.roles.exists(r, r == 'Broker') || self.roles.exists(r, r == 'Provider')",message="a Broker is a Provider too: add Provider to roles"
+// +kubebuilder:validation:XValidation:rule="!has(self.roles) || !self.roles.exists(r, r == 'Member') || self.roles.exists(r, r == 'Consumer')",message="a Member is a Consumer too: add Consumer to roles"
+// +kubebuilder:validation:XValidation:rule="!has(self.acceptMembers) || has(self.roles) && self.roles.exists(r, r == 'Broker')",message="acceptMembers is for a Broker alone: add Broker to roles"
+// +kubebuilder:validation:XValidation:rule="!has(self.introducer) || has(self.clusterID) && has(self.roles) && self.roles.exists(r, r == 'Provider')",message="who is asked for an invitation through an introducer must be named by clusterID, and be a Provider"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="clusterID is immutable: make another Peer for another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.invitation) || has(self.roles) && self.roles.exists(r, r == 'Consumer')",message="only a peer of role Consumer is invited: add Consumer to roles"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Agentless' || has(self.namespaces) && self.namespaces.size() > 0 && has(self.roles) && self.roles.all(r, r == 'Provider')",message="an Agentless peer needs namespaces, and its only role is Provider"
@@ -238,16 +246,32 @@ type PeerSpec struct {
 	Copies PeerCopies `json:"copies,omitempty"`
 
 	// roles says what the peer is to this cluster: Provider (this cluster may run pods there), Consumer (it may run
-	// pods here), or both. A cluster that was only discovered has none.
+	// pods here), or both. A Provider may be a Broker as well (its members and this cluster know of each other through it), and a
+	// Consumer a Member (it and other members know of each other through this cluster). A cluster that was only discovered has none.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:MaxItems=4
 	Roles []PeerRole `json:"roles,omitempty"`
 
 	// invitation asks for an invitation for the peer, with which it becomes our consumer. With role Provider too, it
 	// may bring an invitation for us along.
 	// +optional
 	Invitation *PeerInvitation `json:"invitation,omitempty"`
+
+	// introducer is the Peer of role Broker through which an invitation of this peer is asked for. It must be known there, as a Member
+	// (`kubectl get members`). When the two are peers, neither needs the broker any more.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Introducer string `json:"introducer,omitempty"`
+
+	// acceptMembers are the ids of members, as patterns with *, that become consumers of this cluster when they ask for that through this
+	// peer, a Broker. By default none do. Mind that with * the broker decides who they are.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=30
+	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
+	AcceptMembers []string `json:"acceptMembers,omitempty"`
 
 	// access says what the peer may do here as a consumer: Open, Cordoned (no more pods), Draining (and it is asked to
 	// move those that it has), Suspended (and it may not even read). Default Open.

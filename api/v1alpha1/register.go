@@ -35,6 +35,8 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Application{}, &ApplicationList{},
 		&Account{}, &AccountList{},
 		&PodMove{}, &PodMoveList{},
+		&Message{}, &MessageList{},
+		&Member{}, &MemberList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

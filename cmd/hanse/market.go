@@ -14,6 +14,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/accounts"
 	"github.com/hanse-dev/hanse/internal/advertisement"
 	"github.com/hanse-dev/hanse/internal/agentless"
+	"github.com/hanse-dev/hanse/internal/broker"
 	"github.com/hanse-dev/hanse/internal/market"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/policy"
@@ -90,5 +91,12 @@ func (f *managerFlags) addAccounts(mgr manager.Manager, links *peers.Links) erro
 	return accounts.SetupWithManager(mgr, accounts.Config{
 		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-accounts"), Clock: f.clock,
 		ClusterID: f.peering.ClusterID, Period: f.accounts,
+	})
+}
+
+func (f *managerFlags) addBroker(mgr manager.Manager, links *peers.Links) error {
+	return broker.SetupWithManager(mgr, broker.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Clock: f.clock,
+		ClusterID: f.peering.ClusterID, Key: f.peering.ClusterKey,
 	})
 }

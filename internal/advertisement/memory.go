@@ -75,13 +75,13 @@ func (s signal) send() {
 }
 
 // toPeers is a source that has all peers of the role looked at.
-func (s signal) toPeers(reader client.Reader, role v1alpha1.PeerRole) source.Source {
+func (s signal) toPeers(reader client.Reader, roles ...v1alpha1.PeerRole) source.Source {
 	return source.Channel(s, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		return peersWith(ctx, reader, role)
+		return peersWith(ctx, reader, roles)
 	}))
 }
 
-func peersWith(ctx context.Context, reader client.Reader, role v1alpha1.PeerRole) []reconcile.Request {
+func peersWith(ctx context.Context, reader client.Reader, roles []v1alpha1.PeerRole) []reconcile.Request {
 	known := &v1alpha1.PeerList{}
 	if err := reader.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "List peers")
@@ -89,7 +89,7 @@ func peersWith(ctx context.Context, reader client.Reader, role v1alpha1.PeerRole
 	}
 	var requests []reconcile.Request
 	for i := range known.Items {
-		if known.Items[i].HasRole(role) {
+		if slices.ContainsFunc(roles, known.Items[i].HasRole) {
 			requests = append(requests, requestFor(known.Items[i].Name))
 		}
 	}

@@ -39,8 +39,8 @@ func (c *Config) isOwnNetwork(object client.Object) bool {
 }
 
 // allWith has all peers of the role looked at.
-func allWith(reader client.Reader, role v1alpha1.PeerRole) func(context.Context, client.Object) []reconcile.Request {
-	return func(ctx context.Context, _ client.Object) []reconcile.Request { return peersWith(ctx, reader, role) }
+func allWith(reader client.Reader, roles ...v1alpha1.PeerRole) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request { return peersWith(ctx, reader, roles) }
 }
 
 // seenElsewhere passes on that we see the peer in other ranges than before.

@@ -264,5 +264,5 @@ func (p *Publisher) onPrices(ctx context.Context, object client.Object) []reconc
 				bounded(err.Error()))
 		}
 	}
-	return peersWith(ctx, p.client, v1alpha1.RoleConsumer)
+	return peersWith(ctx, p.client, told)
 }

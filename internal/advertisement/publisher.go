@@ -3,6 +3,7 @@ package advertisement
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -82,10 +83,10 @@ func (p *Publisher) SetupWithManager(mgr ctrl.Manager) error {
 			builder.WithPredicates(predicate.NewPredicateFuncs(isTenant), onlyNew)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(p.onPrices),
 			builder.WithPredicates(predicate.NewPredicateFuncs(p.isPrices))).
-		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(allWith(p.client, v1alpha1.RoleConsumer)),
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(allWith(p.client, told...)),
 			builder.WithPredicates(predicate.NewPredicateFuncs(p.config.isOwnNetwork))).
 		WatchesRawSource(p.capacity).
-		WatchesRawSource(p.changed.toPeers(p.client, v1alpha1.RoleConsumer)).
+		WatchesRawSource(p.changed.toPeers(p.client, told...)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: p.config.Workers}).
 		Complete(p)
 	if err != nil {
@@ -224,11 +225,15 @@ func (p *Publisher) awaitRights(ctx context.Context, peer *v1alpha1.Peer, refusa
 	}
 }
 
-// serves says whether the peer is told what there is for it: a consumer that is known, until we have parted from it.
+// told are the roles of peers that are told what there is. A broker cannot read it where it lies: package broker introduces this cluster
+// to its members by it.
+var told = []v1alpha1.PeerRole{v1alpha1.RoleConsumer, v1alpha1.RoleBroker}
+
+// serves says whether the peer is told what there is for it: a consumer or a broker that is known, until we have parted from it.
 func (p *Publisher) serves(peer *v1alpha1.Peer) bool {
 	known := peer.Spec.ClusterID != "" && peer.Spec.ClusterID != p.config.ClusterID
 	heard := peer.DeletionTimestamp.IsZero() || peer.Parting().Mode == v1alpha1.PartingAgreed
-	return known && heard && peer.HasRole(v1alpha1.RoleConsumer)
+	return known && heard && slices.ContainsFunc(told, peer.HasRole)
 }
 
 // published returns the advertisement as it stands, or nil.

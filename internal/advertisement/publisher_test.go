@@ -407,7 +407,7 @@ func TestConsumersAreLookedAtOncePerInterval(t *testing.T) {
 	expectSignal := func() {
 		t.Helper()
 		<-w.publisher.changed
-		w.expect([]reconcile.Request{requestFor("hamburg")}, peersWith(t.Context(), w.Home.Client, v1alpha1.RoleConsumer))
+		w.expect([]reconcile.Request{requestFor("hamburg")}, peersWith(t.Context(), w.Home.Client, told))
 	}
 	expectSignal() // the first look
 	w.pod("first", "", "1")

@@ -22,7 +22,7 @@ var layers = []struct {
 	{"domain", []string{"internal/clusterset", "internal/exchange", "internal/move", "internal/offload", "internal/overlay", "internal/policy", "internal/reflection", "internal/trust"}},
 	{"I/O", []string{"internal/kernel", "internal/local", "internal/netprobe", "internal/peers", "internal/relay", "internal/remoteevents", "internal/topology", "internal/trace"}},
 	{"edge", []string{
-		"internal/accounts", "internal/advertisement", "internal/agentless", "internal/discovery", "internal/fabric", "internal/gateway", "internal/kubelet", "internal/market", "internal/mover", "internal/multicluster", "internal/namespaces", "internal/peering", "internal/tenant",
+		"internal/accounts", "internal/advertisement", "internal/agentless", "internal/broker", "internal/discovery", "internal/fabric", "internal/gateway", "internal/kubelet", "internal/market", "internal/mover", "internal/multicluster", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/policymaker", "internal/reflector", "internal/volumes",
 	}},
 	{"test", []string{"internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},

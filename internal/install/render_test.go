@@ -303,7 +303,7 @@ func TestEveryKindHasADefinition(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"accounts.hanse.dev", "advertisements.hanse.dev", "applications.hanse.dev", "connections.hanse.dev", "exportedservices.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev",
+		"accounts.hanse.dev", "advertisements.hanse.dev", "applications.hanse.dev", "connections.hanse.dev", "exportedservices.hanse.dev", "members.hanse.dev", "messages.hanse.dev", "namespacemappings.hanse.dev", "namespaceoffloadings.hanse.dev",
 		"peeringclaims.hanse.dev", "peers.hanse.dev", "podmoves.hanse.dev", "quotes.hanse.dev", "requests.hanse.dev", "shadowclaims.hanse.dev", "shadowendpointslices.hanse.dev", "shadowobjects.hanse.dev",
 		"shadowpods.hanse.dev",
 	}

@@ -37,6 +37,9 @@ const countRequests = corev1.ResourceName("count/requests.hanse.dev")
 // countQuotes is the name under which a quota counts the Quotes of the consumer.
 const countQuotes = corev1.ResourceName("count/quotes.hanse.dev")
 
+// countMessages is the name under which a quota counts the Messages of a member, and those that are relayed to it.
+const countMessages = corev1.ResourceName("count/messages.hanse.dev")
+
 // How long something that was deleted or changed in a tenant namespace may stay so: what lies in there is not watched,
 // because that needs rights in all namespaces. After a change of the Peer it is looked sooner, since others of our
 // controllers may have learnt of it later than we, and quotas may not count yet.
@@ -180,6 +183,7 @@ func (t *tenantStep) bound(ctx context.Context, peer *v1alpha1.Peer, namespace s
 		countExports:  *resource.NewQuantity(2*v1alpha1.MaxExportedServices, resource.DecimalSI),
 		countRequests: *resource.NewQuantity(v1alpha1.MaxRequests, resource.DecimalSI),
 		countQuotes:   *resource.NewQuantity(v1alpha1.MaxQuotes, resource.DecimalSI),
+		countMessages: *resource.NewQuantity(v1alpha1.MaxMessages, resource.DecimalSI),
 	}
 	return t.put(ctx, quota, func() { quota.Spec.Hard = hard })
 }

@@ -105,7 +105,8 @@ func (w *world) expectQuota(namespaces string) {
 	}
 	want := map[corev1.ResourceName]string{
 		"count/namespacemappings.hanse.dev": namespaces, "count/exportedservices.hanse.dev": "1k", "count/requests.hanse.dev": "100",
-		"count/quotes.hanse.dev": "100",
+		"count/quotes.hanse.dev":   "100",
+		"count/messages.hanse.dev": "200",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.t.Errorf("quota (-want +got):\n%s", diff)

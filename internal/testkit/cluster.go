@@ -77,7 +77,7 @@ func NewCluster(t testing.TB, clock *clocktesting.FakeClock, objects ...client.O
 			&corev1.Pod{}, &corev1.Node{}, &v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}, &v1alpha1.Advertisement{},
 			&v1alpha1.NamespaceOffloading{}, &v1alpha1.NamespaceMapping{}, &v1alpha1.ShadowPod{}, &v1alpha1.Connection{},
 			&v1alpha1.ShadowEndpointSlice{}, &v1alpha1.ShadowClaim{}, &v1alpha1.ShadowObject{}, &v1alpha1.ExportedService{}, &v1alpha1.Request{},
-			&v1alpha1.PodMove{}, &v1alpha1.Application{}, &v1alpha1.Account{}, &v1alpha1.Quote{},
+			&v1alpha1.PodMove{}, &v1alpha1.Application{}, &v1alpha1.Account{}, &v1alpha1.Quote{}, &v1alpha1.Message{}, &v1alpha1.Member{},
 			&mcsv1beta1.ServiceExport{}, &mcsv1beta1.ServiceImport{}, &inventory.ClusterProfile{},
 			&snapshotv1.VolumeSnapshot{}, &snapshotv1.VolumeSnapshotContent{},
 		).

@@ -1,0 +1,13 @@
+// Package broker makes clusters known to each other through a cluster that all of them are consumers of, and that none of them trusts.
+//
+//	relay    at the broker: copies Messages of members to those that they are for, word for word     relay.go
+//	readers  at the broker: lets members read what is said to all                                    readers.go
+//	member   at a member, for each of its brokers:                                                   member.go
+//	         introduces this cluster                                                                 introduce.go
+//	         keeps a Member for each cluster that is heard                                           hear.go
+//	         asks a member for an invitation, and uses it                                            ask.go
+//	         answers members that ask for one                                                        answer.go
+//
+// What is relayed is signed by whoever says it (package trust), and judged by whoever takes it in. When an invitation has come that way, the
+// two are peers as any others, and the broker is out of it.
+package broker

@@ -1,0 +1,164 @@
+package trust
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/crypto/curve25519"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+const (
+	purposeMessage = "message"
+	// maxStatement bounds a statement as text, as the definition of Messages does.
+	maxStatement = 16384
+	// maxStatementLife bounds for how long a statement may hold.
+	maxStatementLife = 24 * time.Hour
+)
+
+// A StatementType says what the body of a statement is.
+type StatementType string
+
+const (
+	// Introduction says to all members of a broker what the sender has to spare: the body is a v1alpha1.MemberOffer.
+	Introduction StatementType = "Introduction"
+	// HandOver asks a member for an invitation: the body is a HandOverRequest.
+	HandOver StatementType = "HandOver"
+	// HandOverAnswer answers that: the body is a HandOverResponse.
+	HandOverAnswer StatementType = "HandOverAnswer"
+)
+
+// A Statement is what one cluster says to another, or to all members of a broker, through somebody who is not to be trusted.
+type Statement struct {
+	Type StatementType `json:"type"`
+	// From is the id of the cluster that says it, and Key its public key.
+	From string `json:"from"`
+	Key  string `json:"key"`
+	// To is the id of the cluster that it is for. Empty: for all.
+	To string `json:"to,omitempty"`
+	// Sequence grows with each statement of one sender.
+	Sequence int64 `json:"sequence"`
+	// Expires is until when it holds: at most a day ahead.
+	Expires time.Time       `json:"expires"`
+	Body    json.RawMessage `json:"body"`
+}
+
+// HandOverRequest asks for an invitation.
+type HandOverRequest struct {
+	// SealingKey is the public key to which the invitation is to be encrypted.
+	SealingKey string `json:"sealingKey"`
+}
+
+// HandOverResponse answers a HandOverRequest.
+type HandOverResponse struct {
+	// Request is the sequence of the request.
+	Request int64 `json:"request"`
+	// Invitation is encrypted to the key of the request, and empty if it is refused.
+	Invitation string `json:"invitation,omitempty"`
+	// Refusal says why there is none.
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// A Refusal is why a statement is not taken in.
+type Refusal struct {
+	// Reason is one of the Reasons of conditions.
+	Reason  string
+	Message string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Message }
+
+func refusal(reason, format string, args ...any) *Refusal {
+	return &Refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+// ErrStatementSize means that a statement is too large to be made.
+var ErrStatementSize = errors.New("too much for one statement")
+
+// SignStatement returns the statement, with the body and the key of the sender, as a Message has it.
+func SignStatement(key ed25519.PrivateKey, s Statement, body any) (*v1alpha1.MessageSpec, error) {
+	var err error
+	if s.Body, err = json.Marshal(body); err != nil {
+		return nil, fmt.Errorf("encode the body of the statement: %w", err)
+	}
+	s.Key, s.Expires = FormatPublicKey(key.Public().(ed25519.PublicKey)), s.Expires.UTC().Truncate(time.Second)
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the statement: %w", err)
+	}
+	if len(text) > maxStatement {
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrStatementSize, maxStatement)
+	}
+	return &v1alpha1.MessageSpec{To: s.To, Statement: string(text), Signature: sign(key, purposeMessage, string(text))}, nil
+}
+
+// ReadStatement reads a Message, and checks that whoever has the key in it has signed it, that it is for whom the Message says, and that
+// it holds now. Whether that key is the one of the cluster that it speaks for is checked by Judge. The error is a Refusal.
+func ReadStatement(message *v1alpha1.MessageSpec, now time.Time) (*Statement, error) {
+	if len(message.Statement) > maxStatement {
+		return nil, refusal(v1alpha1.ReasonMalformed, "the statement is larger than %d bytes", maxStatement)
+	}
+	s := &Statement{}
+	// Strictly, so that nobody reads anything else in the same text.
+	problems, err := kjson.UnmarshalStrict([]byte(message.Statement), s)
+	if err = cmp.Or(err, errors.Join(problems...)); err != nil {
+		return nil, refusal(v1alpha1.ReasonMalformed, "the statement cannot be read: %v", err)
+	}
+	err = verify(s.Key, message.Signature, purposeMessage, message.Statement)
+	switch {
+	case errors.Is(err, ErrKey):
+		return nil, refusal(v1alpha1.ReasonMalformed, "the statement names no key: %v", err)
+	case err != nil:
+		return nil, refusal(v1alpha1.ReasonForged, "the statement was changed, or is not signed by the key that it names")
+	case s.To != message.To:
+		return nil, refusal(v1alpha1.ReasonMisaddressed, "the statement is for %q", s.To)
+	case !s.Expires.After(now):
+		return nil, refusal(v1alpha1.ReasonExpired, "the statement held until %s", s.Expires.UTC().Format(time.RFC3339))
+	case s.Expires.Sub(now) > maxStatementLife:
+		return nil, refusal(v1alpha1.ReasonMalformed, "expires: a statement holds for at most %s", maxStatementLife)
+	case s.Sequence <= 0 || s.From == "":
+		return nil, refusal(v1alpha1.ReasonMalformed, "the statement has no sequence, or does not say from whom it is")
+	}
+	return s, nil
+}
+
+// Judge says why a statement is not taken in from a cluster whose key is pinned, and of which a statement of that sequence was taken in
+// before, 0 for none: nil if it is. One of that very sequence is the same again.
+func (s *Statement) Judge(pinned string, taken int64) error {
+	switch {
+	case s.Key != pinned:
+		return refusal(v1alpha1.ReasonForged, "the statement is signed by another key than the one that is pinned for %s", s.From)
+	case s.Sequence < taken:
+		return refusal(v1alpha1.ReasonStale, "the statement is older than one that was taken in before")
+	default:
+		return nil
+	}
+}
+
+// Read reads the body of a statement. The error is a Refusal.
+func (s *Statement) Read(body any) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(s.Body, body); err != nil {
+		return refusal(v1alpha1.ReasonMalformed, "body: %v", err)
+	}
+	return nil
+}
+
+// HandOverKey is the key to which the answer to our request of that sequence is encrypted. It is derived, by HKDF (RFC 5869), from the key
+// of this cluster, so that nothing need be kept until the answer comes.
+func HandOverKey(key ed25519.PrivateKey, to string, sequence int64) (SealingKey, error) {
+	derived, err := hkdf.Key(sha256.New, key.Seed(), nil, "hanse.dev/hand-over\n"+to+"\n"+strconv.FormatInt(sequence, 10), curve25519.ScalarSize)
+	if err != nil {
+		return SealingKey{}, fmt.Errorf("derive a key: %w", err)
+	}
+	return SealingKey(derived), nil
+}
