@@ -45,6 +45,9 @@ func newInviteCommand(global *globalFlags) *cobra.Command {
   # lubeck joined long ago and was cut off for longer than its session lasts: its pods stay
   kubectl hanse invite lubeck --renew
 
+  # lubeck is a member too: it and other members know of each other through this cluster, a broker
+  kubectl hanse invite lubeck --member
+
   # From one of your clusters to another
   kubectl hanse invite lubeck --context hamburg | kubectl hanse join - --context lubeck
 
@@ -60,6 +63,7 @@ func newInviteCommand(global *globalFlags) *cobra.Command {
 	}
 	f := command.Flags()
 	f.BoolVar(&flags.Mutual, "mutual", false, "run pods in the other cluster as well, if it joins with --mutual")
+	f.BoolVar(&flags.Member, "member", false, "make the other cluster known to other members of this one, a broker; also if it has joined already")
 	f.DurationVar(&flags.timeToLive, "ttl", time.Hour, "how long the invitation can be used, up to 168h")
 	f.BoolVar(&flags.Renew, "renew", false, "invite a peer that has joined before once more; its pods stay")
 	f.BoolVar(&flags.NewKey, "new-key", false, "forget the key of the peer, and believe whoever uses the invitation that it is the peer")
@@ -98,6 +102,16 @@ func doInvite(ctx context.Context, command *cobra.Command, c client.Client, flag
 		report("WARNING: the key of %s is forgotten. Whoever uses this invitation first is taken for %s from then on, and gets\n"+
 			"what it has here. Give it to nobody but the administrator of %s.", name, name, name)
 	}
+	if flags.Member && flags.wait {
+		if err := awaitMembership(ctx, c, name); err != nil {
+			return err
+		}
+	}
+	if flags.addsMember(peer) {
+		report("Peer %s has the role Member. In the other cluster, if this one is not its broker yet: "+
+			"kubectl patch peer NAME --type=merge -p '{\"spec\":{\"roles\":[\"Provider\",\"Broker\"]}}'", name)
+		return nil
+	}
 	if !flags.wait {
 		report("Peer %s asks for an invitation. To read it: kubectl get secret %s -n %s -o jsonpath='{.data.%s}' | base64 -d",
 			name, v1alpha1.InvitationSecret, v1alpha1.TenantNamespace(name), v1alpha1.InvitationToken)
@@ -108,8 +122,8 @@ func doInvite(ctx context.Context, command *cobra.Command, c client.Client, flag
 	if err != nil {
 		return err
 	}
-	report("The invitation for %s can be used once, until %s. In the other cluster: kubectl hanse join TOKEN",
-		name, orElse(secret.Annotations[v1alpha1.AnnotationExpires], "it expires"))
+	report("The invitation for %s can be used once, until %s. In the other cluster: %s",
+		name, orElse(secret.Annotations[v1alpha1.AnnotationExpires], "it expires"), flags.joinCommand())
 	if flags.output == "yaml" {
 		// What else is in there is for this cluster alone.
 		secret.Data = map[string][]byte{v1alpha1.InvitationToken: secret.Data[v1alpha1.InvitationToken]}
@@ -131,6 +145,25 @@ func (r invitationRequest) write(ctx context.Context, c client.Client, name stri
 		}
 		r.put(peer, secret, now)
 		return nil
+	})
+}
+
+// awaitMembership waits until the peer, a member, may read what other members say.
+func awaitMembership(ctx context.Context, c client.Client, name string) error {
+	return install.Until(ctx, "the manager to make "+name+" a member (does it run? See `kubectl hanse check`)", func(ctx context.Context) (bool, error) {
+		peer, err := readPeer(ctx, c, name)
+		if err != nil {
+			return false, err
+		}
+		introduced := currentCondition(peer, v1alpha1.ConditionIntroduced)
+		if introduced == nil || introduced.Reason != v1alpha1.ReasonBrokerDisabled {
+			return introduced != nil && introduced.Status == metav1.ConditionTrue, nil
+		}
+		err = fmt.Errorf("%s is no member yet%s. Then do the same again", name, because(introduced))
+		if enabled, findErr := read(ctx, c, "", v1alpha1.MembersNamespace, &corev1.Namespace{}); enabled || findErr != nil {
+			return false, errors.Join(err, findErr) // it was enabled just now, which the manager sees within a minute
+		}
+		return false, install.Final(err)
 	})
 }
 
@@ -176,6 +209,7 @@ type invitationRequest struct {
 	Mutual     bool             // role Provider too
 	Renew      bool             // another one, whatever became of the last
 	NewKey     bool             // the peer may have another key than before
+	Member     bool             // role Member too
 	TimeToLive *metav1.Duration // nil: as before
 	Servers    []string         // none: as before
 }
@@ -210,12 +244,29 @@ func (r invitationRequest) allowed(peer *v1alpha1.Peer) error {
 		return errors.New("it is being deleted: try again when it is gone")
 	case peer.Agentless():
 		return errors.New("it is agentless: no Hanse runs there that could be invited")
-	case !r.renews() && meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionJoined):
+	case !r.renews() && hasJoined(peer) && !r.addsMember(peer):
 		return fmt.Errorf("%w: --renew makes a new invitation for the same peer, whose pods stay; to run pods in it as well, "+
 			"have its administrator run `kubectl hanse invite` there and join here", errJoined)
 	default:
 		return nil
 	}
+}
+
+func hasJoined(peer *v1alpha1.Peer) bool {
+	return meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionJoined)
+}
+
+// addsMember reports whether nothing is asked but that a peer that has joined becomes a member. It needs no invitation for that.
+func (r invitationRequest) addsMember(peer *v1alpha1.Peer) bool {
+	return hasJoined(peer) && equality.Semantic.DeepEqual(r, invitationRequest{Member: true})
+}
+
+// joinCommand is how the invitation is used.
+func (r invitationRequest) joinCommand() string {
+	if r.Member {
+		return "kubectl hanse join TOKEN --broker"
+	}
+	return "kubectl hanse join TOKEN"
 }
 
 // renews reports whether another invitation is to be made in any case. A new key is of use only with one.
@@ -224,6 +275,10 @@ func (r invitationRequest) renews() bool { return r.Renew || r.NewKey }
 // put makes the Peer ask for the invitation. The one that lies in the Secret, which may be nil, stays if it can still be
 // used and is as it should be.
 func (r invitationRequest) put(peer *v1alpha1.Peer, secret *corev1.Secret, now time.Time) {
+	if r.addsMember(peer) {
+		addRole(peer, v1alpha1.RoleMember)
+		return
+	}
 	before := peer.Spec.DeepCopy()
 	addRole(peer, v1alpha1.RoleConsumer)
 	if r.Mutual {
@@ -244,6 +299,9 @@ func (r invitationRequest) put(peer *v1alpha1.Peer, secret *corev1.Secret, now t
 	}
 	if r.NewKey {
 		peer.Spec.PublicKey = ""
+	}
+	if r.Member { // what an invitation says does not depend on that
+		addRole(peer, v1alpha1.RoleMember)
 	}
 }
 

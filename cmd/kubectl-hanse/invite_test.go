@@ -46,6 +46,26 @@ func invitationSecret(peer string, serial int64, expires time.Time) *corev1.Secr
 	}
 }
 
+func TestInviteSaysHowToBecomeAMember(t *testing.T) {
+	w := newWorld(t)
+	w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+		if err := mint(ctx, c, written); err != nil {
+			return err
+		}
+		peer := written.(*v1alpha1.Peer)
+		setCondition(peer, v1alpha1.ConditionIntroduced, metav1.ConditionTrue, v1alpha1.ReasonIntroduced, "")
+		return c.Update(ctx, peer)
+	}
+	command, out, told := listener()
+	flags := &inviteFlags{invitationRequest: invitationRequest{Member: true}, writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
+	if err := doInvite(soon(t), command, w.client, flags, "lubeck"); err != nil || out.String() != "hanse1.number-1\n" {
+		t.Errorf("stdout is %q: %v", out, err)
+	}
+	if !strings.Contains(told.String(), "kubectl hanse join TOKEN --broker") {
+		t.Errorf("the user is told %q", told)
+	}
+}
+
 func TestInvitePrintsTheTokenAlone(t *testing.T) {
 	w := newWorld(t)
 	w.manager = mint
@@ -106,6 +126,8 @@ func TestInvitationRequestsBecomePeers(t *testing.T) {
 	}{
 		"a new peer":                         {peer: &v1alpha1.Peer{}, serial: 1, roles: 1},
 		"a new peer, both ways":              {peer: &v1alpha1.Peer{}, request: invitationRequest{Mutual: true}, serial: 1, roles: 2},
+		"a member":                           {peer: &v1alpha1.Peer{}, request: invitationRequest{Member: true}, serial: 1, roles: 2},
+		"one that can be used, by a member":  {peer: made(known(3)), secret: valid, request: invitationRequest{Member: true}, serial: 3, roles: 2, key: "key"},
 		"a provider of ours":                 {peer: newPeer("lubeck", v1alpha1.RoleProvider), serial: 1, roles: 2},
 		"one that is being made":             {peer: known(3), serial: 3, roles: 1, key: "key"},
 		"one that can be used":               {peer: made(known(3)), secret: valid, serial: 3, roles: 1, key: "key"},
@@ -157,6 +179,52 @@ func TestPeersThatHaveJoinedAreInvitedOnlyOnRequest(t *testing.T) {
 	}
 }
 
+func TestAPeerThatHasJoinedBecomesAMemberWithoutAnInvitation(t *testing.T) {
+	enabled := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MembersNamespace}}}
+	for name, test := range map[string]struct {
+		introduced metav1.ConditionStatus
+		reason     string
+		there      []client.Object
+		says       string // in an error, "" if there is none
+		final      bool   // it is not waited for
+	}{
+		"here":                  {introduced: metav1.ConditionTrue, reason: v1alpha1.ReasonIntroduced},
+		"where is no broker":    {introduced: metav1.ConditionFalse, reason: v1alpha1.ReasonBrokerDisabled, says: "set broker.enabled", final: true},
+		"where is a broker now": {introduced: metav1.ConditionFalse, reason: v1alpha1.ReasonBrokerDisabled, there: enabled, says: "set broker.enabled"},
+		"where nobody notices":  {introduced: metav1.ConditionUnknown, says: "kubectl hanse check"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			peer := newPeer("lubeck", v1alpha1.RoleConsumer)
+			peer.Spec.Invitation = &v1alpha1.PeerInvitation{Serial: 3}
+			setCondition(peer, v1alpha1.ConditionJoined, metav1.ConditionTrue, v1alpha1.ReasonJoined, "")
+			w := newWorld(t, append(test.there, peer)...)
+			w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+				member := written.(*v1alpha1.Peer)
+				setCondition(member, v1alpha1.ConditionIntroduced, test.introduced, test.reason, "set broker.enabled")
+				return c.Update(ctx, member)
+			}
+			command, out, told := listener()
+			flags := &inviteFlags{invitationRequest: invitationRequest{Member: true}, writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			err := doInvite(ctx, command, w.client, flags, "lubeck")
+			if test.says == "" && (err != nil || !strings.Contains(told.String(), "role Member")) || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, context.DeadlineExceeded) == test.final) {
+				t.Errorf("error %v, want one that says %q; told %q", err, test.says, told)
+			}
+			want := v1alpha1.PeerSpec{
+				ClusterID: "lubeck", Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer, v1alpha1.RoleMember}, Invitation: &v1alpha1.PeerInvitation{Serial: 3},
+			}
+			if diff := cmp.Diff(want, w.peer(t, "lubeck").Spec); diff != "" || out.Len() > 0 {
+				t.Errorf("stdout %q, the Peer (-want +got):\n%s", out, diff)
+			}
+			flags.Servers = []string{"https://203.0.113.7:6443"}
+			if err := doInvite(ctx, command, w.client, flags, "lubeck"); !errors.Is(err, errJoined) {
+				t.Errorf("an address is asked for, and not said to be of no use: %v", err)
+			}
+		})
+	}
+}
+
 func TestAnInvitationThatCannotBeMadeSaysWhy(t *testing.T) {
 	w := newWorld(t)
 	w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
@@ -184,4 +252,7 @@ func TestInviteDryRunPrintsThePeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "invite.yaml", out)
+	if out, err = run(t, "invite", "lubeck", "--member", "--dry-run=client"); err != nil || !strings.Contains(out, "- Consumer\n  - Member\n") {
+		t.Errorf("a member: %v\n%s", err, out)
+	}
 }

@@ -29,16 +29,19 @@ type joinFlags struct {
 	mutual  bool
 	servers []string
 	agentlessFlags
+	memberFlags
 }
 
 func newJoinCommand(global *globalFlags) *cobra.Command {
 	flags := &joinFlags{}
 	command := &cobra.Command{
-		Use:   "join TOKEN|-",
+		Use:   "join [TOKEN|-]",
 		Short: "Use the invitation of another cluster, to run pods in it",
 		Long: "Uses an invitation that `kubectl hanse invite` printed in another cluster. Hanse in this cluster proves to that one\n" +
 			"who it is, and gets credentials of limited rights: to its own messages, and to the pods that it runs there. They are\n" +
 			"renewed by themselves. Nothing is written to this machine.\n\n" +
+			"With --broker the members of the other cluster and this one know of each other as well: see `kubectl hanse members`. With\n" +
+			"--member there is no TOKEN: the invitation of such a member is asked for through the broker.\n\n" +
 			"With --agentless there is no invitation: pods run in namespaces of a cluster without Hanse, by a kubeconfig for it.",
 		Example: `  # Run pods in the cluster that the invitation is of
   kubectl hanse join hanse1.eyJ...
@@ -52,6 +55,12 @@ func newJoinCommand(global *globalFlags) *cobra.Command {
   # Only the objects, for GitOps
   kubectl hanse join hanse1.eyJ... --dry-run=client -o yaml
 
+  # Become a member of the cluster that the invitation is of, a broker, and let some of the others run pods here
+  kubectl hanse join hanse1.eyJ... --broker --accept-members 'bremen,team-*'
+
+  # Run pods in a cluster that is known through a broker
+  kubectl hanse join --member bremen
+
   # Run pods in two namespaces of a cluster without Hanse
   kubectl hanse join --agentless --remote-kubeconfig bremen.yaml --namespaces a,b --as bremen`,
 		Args: cobra.MaximumNArgs(1),
@@ -63,6 +72,7 @@ func newJoinCommand(global *globalFlags) *cobra.Command {
 	f.StringArrayVar(&flags.servers, "server", nil,
 		"with --mutual, address of this cluster's API server as the other one reaches it; may be given several times")
 	flags.agentlessFlags.bind(command)
+	flags.memberFlags.bind(command)
 	flags.writeFlags.bind(f, 3*time.Minute, "pods can run in the other cluster")
 	return command
 }
@@ -72,7 +82,9 @@ func (f *joinFlags) validate(args []string) error {
 	switch {
 	case f.agentless && len(args) > 0:
 		return errors.New("a cluster without Hanse invites nobody: --agentless takes no TOKEN")
-	case !f.agentless && len(args) == 0:
+	case f.member != "" && len(args) > 0:
+		return errors.New("the invitation of a member is asked for through the broker: --member takes no TOKEN")
+	case !f.agentless && f.member == "" && len(args) == 0:
 		return errors.New("what invitation? Give the line that `kubectl hanse invite` printed in the other cluster, or - to read it from standard input")
 	case len(f.servers) > 0 && !f.mutual:
 		return errors.New("--server is for --mutual: only who is invited has to reach this cluster's API server")
@@ -81,7 +93,7 @@ func (f *joinFlags) validate(args []string) error {
 	if f.as != "" {
 		name = checkPeerName(f.as)
 	}
-	return errors.Join(name, checkServers(f.servers), f.dryRunFlags.validate(), f.agentlessFlags.validate(f.as))
+	return errors.Join(name, checkServers(f.servers), f.dryRunFlags.validate(), f.agentlessFlags.validate(f.as), f.memberFlags.validate())
 }
 
 func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args []string) error {
@@ -90,6 +102,9 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 	}
 	if flags.agentless {
 		return runAgentless(command, global, flags)
+	}
+	if flags.member != "" {
+		return runJoinMember(command, global, flags)
 	}
 	text, err := invitationText(command.InOrStdin(), args[0])
 	if err != nil {
@@ -105,6 +120,7 @@ func runJoin(command *cobra.Command, global *globalFlags, flags *joinFlags, args
 		peer := blankPeer(j.name())
 		j.announce(peer)
 		j.put(peer, nil)
+		j.makeBroker(peer)
 		return printObjects(command.OutOrStdout(), withSecret(peer, v1alpha1.JoinSecret, j.data())...)
 	}
 	return global.withHanse(command, flags.timeout, func(ctx context.Context, c *connection, system string) error {
@@ -189,49 +205,6 @@ func (j *joining) put(peer *v1alpha1.Peer, back *corev1.Secret) {
 	}
 }
 
-// allowed reports whether the Peer, which may be a new one, can stand for the provider.
-func (j *joining) allowed(peer *v1alpha1.Peer) error {
-	spec, offered := peer.Spec, j.invitation
-	switch {
-	case !peer.DeletionTimestamp.IsZero():
-		return errors.New("it is being deleted: try again when it is gone")
-	case peer.Agentless():
-		return errors.New("it is an agentless peer: say another name with --as")
-	case spec.ClusterID != "" && spec.ClusterID != offered.ClusterID:
-		return fmt.Errorf("it stands for cluster %q and the invitation is of %q: say another name with --as, or `kubectl hanse unpeer %s` first",
-			spec.ClusterID, offered.ClusterID, peer.Name)
-	case spec.PublicKey != "" && spec.PublicKey != offered.PublicKey:
-		return fmt.Errorf("the key of the invitation is not the one that %s had when you became peers. Either somebody else "+
-			"has made this invitation, or the cluster was made anew. If its administrator tells you the same key, pin it, and join again: "+
-			"kubectl patch peer %s --type=merge -p '{\"spec\":{\"publicKey\":\"%s\"}}'", offered.ClusterID, peer.Name, offered.PublicKey)
-	default:
-		return nil
-	}
-}
-
-// choose finds what the provider is called here. A cluster that is known keeps its name.
-func (j *joining) choose(ctx context.Context, c client.Client) error {
-	seen := take(ctx, c, scope{}, time.Time{}, partPeers)
-	if err := seen.err(partPeers); err != nil {
-		return err
-	}
-	i := slices.IndexFunc(seen.peers.Items, func(p v1alpha1.Peer) bool {
-		return p.Spec.ClusterID == j.invitation.ClusterID && p.Name != j.as
-	})
-	if i < 0 {
-		return nil
-	}
-	known := seen.peers.Items[i].Name
-	if j.as != "" {
-		return fmt.Errorf("cluster %q is Peer %s here already: say --as %s, or `kubectl hanse unpeer %s` first",
-			j.invitation.ClusterID, known, known, known)
-	}
-	if j.as = known; known != j.invitation.ClusterID {
-		j.told.report("Cluster %s is called %s here", j.invitation.ClusterID, known)
-	}
-	return nil
-}
-
 // doJoin writes the objects and waits until they have had their effect. Doing it again goes on where it was.
 func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joining) error {
 	j.told = &progress{report: reporter(command)}
@@ -262,7 +235,10 @@ func doJoin(ctx context.Context, command *cobra.Command, c client.Client, j *joi
 	if err != nil {
 		return err
 	}
-	return j.tell(command, ours, peer)
+	if err := j.tell(command, ours, peer); err != nil || !j.broker {
+		return err
+	}
+	return say(command, "%s is a member of %s: see `kubectl hanse members`.\n", ours, j.name())
 }
 
 // write makes what the manager needs in order to use the invitation, and returns the Peer's condition Session from before.
@@ -280,10 +256,13 @@ func (j *joining) write(ctx context.Context, c client.Client) (*metav1.Condition
 		if j.before = nil; peer.ResourceVersion != "" {
 			j.before = peer.DeepCopy()
 		}
-		if err := j.allowed(peer); err != nil || joined || stored {
+		if err := j.allowed(peer); err != nil {
 			return err
 		}
-		j.put(peer, back)
+		if !joined && !stored {
+			j.put(peer, back)
+		}
+		j.makeBroker(peer)
 		return nil
 	})
 	if err != nil || joined {
@@ -332,13 +311,6 @@ func putTenantSecret(ctx context.Context, c client.Client, peer, name string, da
 	})
 }
 
-// refusals are the reasons of condition Session with which the invitation will not be used, however long one waits.
-var refusals = []string{
-	v1alpha1.ReasonKeyMismatch, v1alpha1.ReasonClusterIDMismatch, v1alpha1.ReasonClusterIDTaken,
-	v1alpha1.ReasonInvitationUsed, v1alpha1.ReasonInvitationInvalid, v1alpha1.ReasonInvitationExpired,
-	v1alpha1.ReasonProofInvalid,
-}
-
 // await waits until the invitation was used and pods can run at the peer, and returns the Peer. before is the condition
 // Session of an earlier attempt, nil if there was none: as long as it stands there, nobody has looked at this one.
 func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Condition) (*v1alpha1.Peer, error) {
@@ -354,7 +326,7 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
 		switch {
 		case joined && (isReady(peer, j.told) || !j.mutually() && isProvider(peer)):
-			return true, nil
+			return j.introduced(peer)
 		case joined, session == nil, before != nil && session.Reason == before.Reason && session.Message == before.Message:
 		case slices.Contains(refusals, session.Reason):
 			return false, install.Final(fmt.Errorf("%w by %s%s", errNotAccepted, j.invitation.ClusterID, because(session)))
@@ -365,14 +337,6 @@ func (j *joining) await(ctx context.Context, c client.Client, before *metav1.Con
 		return false, fmt.Errorf("it is not%s (`kubectl hanse status %s` shows more)", whyNotReady(peer), j.name())
 	})
 	return peer, err
-}
-
-func whyNotReady(peer *v1alpha1.Peer) string {
-	session := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionSession)
-	if session != nil && session.Status == metav1.ConditionFalse {
-		return because(session)
-	}
-	return because(meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
 }
 
 // isReady reports whether the Peer, as its spec is now, is Ready, and tells why it is not.

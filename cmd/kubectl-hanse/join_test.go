@@ -169,16 +169,21 @@ func TestJoinTakesOverNoOtherCluster(t *testing.T) {
 	}
 }
 
-func TestARefusedInvitationIsNotWaitedFor(t *testing.T) {
-	w := newWorld(t, system()...)
-	w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+// refuse is a manager whose invitation the provider does not accept. A session of before may stand.
+func refuse(session metav1.ConditionStatus) func(context.Context, client.Client, client.Object) error {
+	return func(ctx context.Context, c client.Client, written client.Object) error {
 		peer, isPeer := written.(*v1alpha1.Peer)
 		if isPeer && peer.Annotations[v1alpha1.AnnotationJoin] != "" {
-			setCondition(peer, v1alpha1.ConditionSession, metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed, "another cluster was faster")
+			setCondition(peer, v1alpha1.ConditionSession, session, v1alpha1.ReasonInvitationUsed, "another cluster was faster")
 			return c.Update(ctx, peer)
 		}
 		return prepare(ctx, c, written)
 	}
+}
+
+func TestARefusedInvitationIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t, system()...)
+	w.manager = refuse(metav1.ConditionFalse)
 	command, _, _ := listener()
 	err := doJoin(soon(t), command, w.client, newTestJoining(t, false, false))
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another cluster was faster") {
@@ -214,14 +219,7 @@ func TestAJoinInVainChangesNothing(t *testing.T) {
 				objects = append(objects, linkTo(t, test.namespace))
 			}
 			w := newWorld(t, objects...)
-			w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
-				peer, isPeer := written.(*v1alpha1.Peer)
-				if isPeer && peer.Annotations[v1alpha1.AnnotationJoin] != "" {
-					setCondition(peer, v1alpha1.ConditionSession, test.session, v1alpha1.ReasonInvitationUsed, "another cluster was faster")
-					return c.Update(ctx, peer)
-				}
-				return prepare(ctx, c, written)
-			}
+			w.manager = refuse(test.session)
 			command, _, _ := listener()
 			err := doJoin(soon(t), command, w.client, j)
 			if err == nil || !strings.Contains(err.Error(), test.says) {
@@ -345,5 +343,13 @@ func TestJoinDoesNotWaitForTheOtherDirection(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "until hamburg uses the invitation") {
 		t.Errorf("stdout is %q", out)
+	}
+}
+
+func TestJoinDryRunPrintsABroker(t *testing.T) {
+	text := invitationOf(t, false, time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC))
+	out, err := run(t, "join", text, "--broker", "--accept-members", "bremen,team-*", "--dry-run=client")
+	if err != nil || !strings.Contains(out, "  acceptMembers:\n  - bremen\n  - team-*\n") || !strings.Contains(out, "  - Provider\n  - Broker\n") {
+		t.Errorf("error %v\n%s", err, out)
 	}
 }

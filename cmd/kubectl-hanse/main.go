@@ -71,7 +71,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&global.system, "hanse-namespace", "",
 		"namespace that Hanse is installed in; by default where it is found, and "+v1alpha1.SystemNamespace+" for a new installation")
 	for _, verb := range []func(*globalFlags) *cobra.Command{
-		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newUnpeerCommand,
+		newInstallCommand, newUninstallCommand, newCheckCommand, newInviteCommand, newJoinCommand, newMembersCommand, newUnpeerCommand,
 		newOffloadCommand, newUnoffloadCommand, newMoveCommand, newTableCommand, newExplainCommand, newPolicyCommand, newStatusCommand,
 		newRequestCommand, newApplicationsCommand, newAuctionCommand, newAccountCommand, newTestCommand, newBenchCommand, newVersionCommand,
 	} {

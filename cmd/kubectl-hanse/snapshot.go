@@ -33,6 +33,7 @@ const (
 	partPolicies     part = "policies"
 	partPeers        part = "peers"
 	partOffers       part = "offers"
+	partMembers      part = "members of brokers"
 	partOffloadings  part = "namespace offloadings"
 	partNodes        part = "all nodes"
 	partVirtualNodes part = "nodes"
@@ -63,6 +64,7 @@ type snapshot struct {
 	policies    map[string]policyStanding // what policies are asked → those that answer
 	peers       v1alpha1.PeerList
 	offers      v1alpha1.AdvertisementList
+	members     v1alpha1.MemberList
 	offloadings v1alpha1.NamespaceOffloadingList
 	nodes       corev1.NodeList // all, or the virtual ones
 	podsAway    []corev1.Pod
@@ -99,6 +101,7 @@ func take(ctx context.Context, c client.Client, about scope, now time.Time, part
 		}
 	}
 	slices.SortFunc(s.peers.Items, func(a, b v1alpha1.Peer) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.members.Items, func(a, b v1alpha1.Member) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.offloadings.Items, func(a, b v1alpha1.NamespaceOffloading) int { return cmp.Compare(a.Namespace, b.Namespace) })
 	slices.SortFunc(s.nodes.Items, func(a, b corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, events := range [][]eventsv1.Event{s.events.Items, s.warnings.Items} {
@@ -129,6 +132,7 @@ func (s *snapshot) read(ctx context.Context, c client.Client, p part) error {
 		partPodsAway:     func() error { return s.readPodsAway(ctx, c) },
 		partPeers:        list(&s.peers),
 		partOffers:       list(&s.offers),
+		partMembers:      list(&s.members),
 		partConnections:  list(&s.connections),
 		partOffloadings:  list(&s.offloadings, users),
 		partNodes:        list(&s.nodes),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -294,7 +295,7 @@ func peerCells(peer *peerStatus) []string {
 	}
 	free := peer.Offer.Availability
 	return []string{
-		peer.Name, list(peer.Roles, 2), peer.String(), node, pods, amount(free, corev1.ResourceCPU),
+		peer.Name, list(peer.Roles, 4), peer.String(), node, pods, amount(free, corev1.ResourceCPU),
 		amount(free, corev1.ResourceMemory), amount(free, corev1.ResourcePods), answer(&peer.Offer),
 	}
 }
@@ -322,6 +323,9 @@ func peerNotes(peer *peerStatus) []string {
 	}
 	add(peer.Access != "" && peer.Access != v1alpha1.AccessOpen, "its access is %s", peer.Access)
 	add(peer.complaint() != "", "%s", peer.Message)
+	if introduced := meta.FindStatusCondition(peer.Conditions, v1alpha1.ConditionIntroduced); introduced != nil {
+		add(introduced.Status == metav1.ConditionFalse, "it is not introduced: %s", introduced.Message)
+	}
 	add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
 	add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
 	add(peer.Node.Closed != "" && len(notes) == 0, "its node takes no new pods: %s", peer.Node.Closed)

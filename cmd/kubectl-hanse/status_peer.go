@@ -72,7 +72,7 @@ func (f *facts) add(name, value string) {
 // identify says who the peer is, and how the link to it is.
 func (f *facts) identify(peer *peerStatus) {
 	f.add("Cluster id", orElse(peer.ClusterID, "not known yet"))
-	f.add("Roles", list(peer.Roles, 2))
+	f.add("Roles", list(peer.Roles, 4))
 	if peer.discovered() {
 		f.add("Discovered at", orElse(strings.Join(peer.DiscoveredServers, ", "), none))
 	}

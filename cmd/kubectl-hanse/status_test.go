@@ -100,7 +100,7 @@ func TestWideStatus(t *testing.T) {
 
 // friend is a peer both ways of which all is known, and a cluster that was found in the network.
 func friend() []client.Object {
-	peer := newPeer("danzig", v1alpha1.RoleProvider, v1alpha1.RoleConsumer)
+	peer := newPeer("danzig", v1alpha1.RoleProvider, v1alpha1.RoleConsumer, v1alpha1.RoleBroker)
 	peer.Spec.Access = v1alpha1.AccessCordoned
 	peer.Spec.Limits = &v1alpha1.PeerLimits{
 		Resources: corev1.ResourceList{
@@ -120,6 +120,7 @@ func friend() []client.Object {
 	}
 	setCondition(peer, v1alpha1.ConditionSession, metav1.ConditionTrue, v1alpha1.ReasonReady, "the credentials are good")
 	setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvited, "danzig has not joined yet")
+	setCondition(peer, v1alpha1.ConditionIntroduced, metav1.ConditionFalse, v1alpha1.ReasonPending, "its members do not know us yet")
 	found := newPeer("stralsund")
 	found.Status.DiscoveredServers = []string{"https://198.51.100.9:6443"}
 	setCondition(found, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDiscovered, "only found")
