@@ -135,12 +135,7 @@ var goroutineMetric = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
 
 // goroutines is how many run in the manager, by its metrics.
 func (c *cluster) goroutines(ctx context.Context) (int, error) {
-	pods := &corev1.PodList{}
-	err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
-	if err != nil || len(pods.Items) == 0 {
-		return 0, fmt.Errorf("%d managers: %w", len(pods.Items), err)
-	}
-	out, err := c.Kubectl(ctx, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", v1alpha1.SystemNamespace, pods.Items[0].Name))
+	out, err := c.metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -149,4 +144,14 @@ func (c *cluster) goroutines(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("no go_goroutines in %s", tail(out, 300))
 	}
 	return strconv.Atoi(found[1])
+}
+
+// metrics are those of the manager.
+func (c *cluster) metrics(ctx context.Context) (string, error) {
+	pods := &corev1.PodList{}
+	err := c.List(ctx, pods, client.InNamespace(v1alpha1.SystemNamespace), client.MatchingLabels{"app.kubernetes.io/component": "manager"})
+	if err != nil || len(pods.Items) == 0 {
+		return "", fmt.Errorf("%d managers: %w", len(pods.Items), err)
+	}
+	return c.Kubectl(ctx, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", v1alpha1.SystemNamespace, pods.Items[0].Name))
 }

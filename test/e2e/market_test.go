@@ -35,6 +35,9 @@ func marketSettings(c *cluster) []string {
 		"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "bandwidthInterval=1m",
 		"accountingPeriod=3s",
 	}
+	if c == hamburg || c == bremen {
+		values = append(values, "broker.enabled=true")
+	}
 	if c == bremen || c == wismar {
 		values = append(values, "discovery.enabled=true", "discovery.multicast=true", "discovery.period=5s", "manager.apiServers[0]="+c.Config.Host)
 	}

@@ -1,0 +1,374 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+)
+
+// members marks a story in which lubeck and wismar, which are no peers, are members of hamburg. wismar has joined it for that alone.
+func members(t *testing.T) context.Context {
+	t.Helper()
+	ctx := market(t)
+	t.Cleanup(func() {
+		for _, c := range []*cluster{lubeck, hamburg, bremen} {
+			wismar.forget(t, c.Name)
+			c.forget(t, "wismar")
+		}
+		lubeck.isMemberNoMore(t)
+	})
+	lubeck.becomesMemberOf(t, hamburg)
+	token, err := hamburg.Hanse(ctx, "invite", "wismar", "--member")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wismar.Hanse(ctx, "join", strings.TrimSpace(token), "--broker"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.hears(t, wismar, hamburg)
+	wismar.hears(t, lubeck, hamburg)
+	return ctx
+}
+
+// becomesMemberOf has a consumer of the broker be one of its members too.
+func (c *cluster) becomesMemberOf(t *testing.T, broker *cluster) {
+	t.Helper()
+	broker.hasRole(t, c.Name, v1alpha1.RoleMember, true)
+	c.hasRole(t, broker.Name, v1alpha1.RoleBroker, true)
+}
+
+// isMemberNoMore has lubeck be a peer of its brokers as before.
+func (c *cluster) isMemberNoMore(t *testing.T) {
+	t.Helper()
+	for _, broker := range []*cluster{hamburg, bremen} {
+		c.hasRole(t, broker.Name, v1alpha1.RoleBroker, false)
+		broker.hasRole(t, c.Name, v1alpha1.RoleMember, false)
+	}
+	eventuallyAfter(t, c.Name+" knows no members", func(ctx context.Context) error {
+		all := &v1alpha1.MemberList{}
+		err := c.List(ctx, all)
+		if err == nil && len(all.Items) > 0 {
+			err = fmt.Errorf("there is %s", all.Items[0].Name)
+		}
+		return err
+	})
+}
+
+// hasRole gives the Peer the role, or takes it away.
+func (c *cluster) hasRole(t *testing.T, peer string, role v1alpha1.PeerRole, has bool) {
+	t.Helper()
+	eventuallyAfter(t, fmt.Sprintf("the role %s of %s at %s is %t", role, peer, c.Name, has), func(ctx context.Context) error {
+		found, err := c.peer(ctx, peer)
+		if err != nil || found.HasRole(role) == has {
+			return err
+		}
+		if found.Spec.Roles = slices.DeleteFunc(found.Spec.Roles, func(r v1alpha1.PeerRole) bool { return r == role }); has {
+			found.Spec.Roles = append(found.Spec.Roles, role)
+		} else {
+			found.Spec.AcceptMembers = nil
+		}
+		return c.Update(ctx, found)
+	})
+}
+
+// hears waits until the cluster knows the other one through these brokers, with what it has to spare, and returns what it knows.
+func (c *cluster) hears(t *testing.T, other *cluster, brokers ...*cluster) *v1alpha1.Member {
+	t.Helper()
+	member := &v1alpha1.Member{}
+	eventually(t, fmt.Sprintf("%s knows %s through %d brokers", c.Name, other.Name, len(brokers)), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKey{Name: other.Name}, member); err != nil {
+			return err
+		}
+		through := map[string]bool{}
+		for _, b := range member.Status.Brokers {
+			through[b.Name] = true
+		}
+		for _, b := range brokers {
+			if !through[b.Name] || len(through) != len(brokers) {
+				return fmt.Errorf("it is known through %v", member.Status.Brokers)
+			}
+		}
+		if member.Status.Offer == nil || member.Status.Offer.Availability.Cpu().IsZero() ||
+			!meta.IsStatusConditionTrue(member.Status.Conditions, v1alpha1.ConditionCurrent) {
+			return fmt.Errorf("what is known is %+v", member.Status)
+		}
+		return nil
+	})
+	return member
+}
+
+// Two clusters that have never spoken know of each other, what each has to spare, and nothing by which they could reach each other. The broker
+// holds no credentials of wismar's, nor does wismar's API server know it.
+func TestBrokerMakesMembersKnown(t *testing.T) {
+	ctx := members(t)
+	for _, c := range []*cluster{lubeck, wismar} {
+		if err := c.peerHas(ctx, "hamburg", v1alpha1.ConditionIntroduced); err != nil {
+			t.Error(err)
+		}
+	}
+	out, err := lubeck.Hanse(ctx, "members")
+	if err != nil || !regexp.MustCompile(`(?m)^wismar +.*hamburg`).MatchString(out) {
+		t.Errorf("members prints %q: %v", out, err)
+	}
+	// TestBrokerOutboundOnly: all that wismar has agreed to is that it calls hamburg.
+	for c, other := range map[*cluster]string{lubeck: "wismar", wismar: "lubeck"} {
+		if _, err := c.peer(ctx, other); client.IgnoreNotFound(err) != nil || err == nil {
+			t.Errorf("%s has a Peer %s: %v", c.Name, other, err)
+		}
+	}
+	tenant := v1alpha1.TenantNamespace("wismar")
+	link := &corev1.Secret{ObjectMeta: inNamespace(tenant, v1alpha1.LinkSecret)}
+	if err := hamburg.isGone(ctx, link); err != nil {
+		t.Errorf("hamburg holds credentials of wismar: %v", err)
+	}
+	accounts := &corev1.ServiceAccountList{}
+	if err := wismar.List(ctx, accounts, client.InNamespace(v1alpha1.TenantNamespace("hamburg"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, account := range accounts.Items {
+		if account.Name == v1alpha1.PeerServiceAccount {
+			t.Error("wismar has an account for hamburg")
+		}
+	}
+}
+
+// A member that is asked for it becomes a provider, by its own policy alone, and stays one when the broker is gone for ever. Until it
+// accepts that, the one that asks is told why not.
+func TestHandOverOutlivesBroker(t *testing.T) {
+	ctx := members(t)
+	lubeck.create(t, &v1alpha1.Peer{ObjectMeta: named("wismar"), Spec: v1alpha1.PeerSpec{
+		ClusterID: "wismar", Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, Introducer: "hamburg",
+	}})
+	eventually(t, "lubeck is told that wismar does not accept it", func(ctx context.Context) error {
+		return lubeck.peerSays(ctx, "wismar", v1alpha1.ConditionIntroduced, v1alpha1.ReasonNotAccepted)
+	})
+	if _, err := lubeck.Hanse(ctx, "unpeer", "wismar"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := wismar.Kubectl(ctx, "patch", "peer", "hamburg", "--type=merge", "-p", `{"spec":{"acceptMembers":["lub*"]}}`); err != nil {
+		t.Fatal(out, err)
+	}
+	if out, err := lubeck.Hanse(ctx, "join", "--member", "wismar"); err != nil {
+		t.Fatal(out, err)
+	}
+	if err := lubeck.peerReady(ctx, "wismar"); err != nil {
+		t.Error(err)
+	}
+	home, _ := lubeck.runsThere(t, wismar)
+
+	// The broker is gone, and parted from.
+	hamburg.pause(t, "manager")
+	if _, err := wismar.Hanse(ctx, "unpeer", "hamburg", "--force", "--forget"); err != nil {
+		t.Fatal(err)
+	}
+	mustTestbed(t, "cut", "lubeck", "hamburg")
+	t.Cleanup(func() { mustTestbed(t, "heal", "lubeck", "hamburg") })
+	lubeck.runsThere(t, wismar)
+	if now, err := lubeck.pod(ctx, home.Namespace, home.Name); err != nil || now.UID != home.UID || !podReady(now) {
+		t.Errorf("the pod from before is %s: %v", summary([]corev1.Pod{*now}), err)
+	}
+}
+
+// runsThere has the cluster run a pod at this provider and no other.
+func (c *cluster) runsThere(t *testing.T, provider *cluster) (home, remote *corev1.Pod) {
+	t.Helper()
+	ns := c.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy:        v1alpha1.StrategyRemote,
+		ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(provider.Name)}},
+	})
+	c.create(t, shellPod(ns, "guest", forever))
+	home = &c.awaitReadyPods(t, ns, "guest", 1)[0]
+	return home, provider.mustRemotePod(t, home)
+}
+
+// A broker that changes what members say, says something in their name, says again what they have said before, or keeps it to itself, is
+// believed in nothing: what was heard stands, and what was refused is counted by its reason. So does a member that writes in another's name.
+func TestHostileBroker(t *testing.T) {
+	ctx := members(t)
+	key := client.ObjectKey{Namespace: v1alpha1.MembersNamespace, Name: "wismar"}
+	old := &v1alpha1.Message{}
+	if err := hamburg.Get(ctx, key, old); err != nil {
+		t.Fatal(err)
+	}
+	heard := lubeck.hears(t, wismar, hamburg)
+	// wismar has less to spare from now on, which makes a newer statement; the broker's manager then stands still.
+	ns := wismar.namespace(t)
+	holder := shellPod(ns, "holder", forever)
+	holder.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("700m")
+	wismar.create(t, holder)
+	eventually(t, "lubeck hears that wismar has less to spare", func(ctx context.Context) error {
+		now := &v1alpha1.Member{}
+		err := lubeck.Get(ctx, client.ObjectKeyFromObject(heard), now)
+		if err == nil && now.Status.Sequence == heard.Status.Sequence {
+			err = errors.New("nothing new was heard")
+		}
+		if err == nil {
+			heard = now
+		}
+		return err
+	})
+	hamburg.pause(t, "manager")
+	heard = lubeck.hears(t, wismar, hamburg)
+
+	newest := &v1alpha1.Message{}
+	if err := hamburg.Get(ctx, key, newest); err != nil {
+		t.Fatal(err)
+	}
+	changed := newest.Spec
+	changed.Statement = strings.Replace(changed.Statement, `"cpu":"`, `"cpu":"9`, 1)
+	foreign := &v1alpha1.Message{}
+	if err := hamburg.Get(ctx, client.ObjectKey{Namespace: v1alpha1.MembersNamespace, Name: "lubeck"}, foreign); err != nil {
+		t.Fatal(err)
+	}
+	swapped := foreign.Spec
+	swapped.Signature = newest.Spec.Signature
+	for _, lie := range []lie{
+		{"changes it", v1alpha1.ReasonForged, changed},
+		{"signs it with another's signature", v1alpha1.ReasonForged, swapped},
+		{"says again what was said before", v1alpha1.ReasonStale, old.Spec},
+		{"says nonsense", v1alpha1.ReasonMalformed, v1alpha1.MessageSpec{Statement: "{}{", Signature: newest.Spec.Signature}},
+	} {
+		t.Run(lie.what, func(t *testing.T) { lubeck.doesNotBelieve(t, lie, heard) })
+	}
+	// What it invents is known, and no more than that: no pod goes there, and nobody is let in.
+	if _, err := lubeck.peer(ctx, "wismar"); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("wismar has become a peer: %v", err)
+	}
+	// It keeps to itself what members say.
+	if err := hamburg.Delete(ctx, newest); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "wismar is not known any more", func(ctx context.Context) error { return lubeck.isGone(ctx, heard) })
+	hamburg.scale(ctx, t, "manager", "1")
+	lubeck.hears(t, wismar, hamburg)
+}
+
+// A lie is what a broker has in the place of what wismar has said, and why that is refused.
+type lie struct {
+	what, reason string
+	spec         v1alpha1.MessageSpec
+}
+
+// doesNotBelieve has hamburg lie, and expects that the cluster counts that, and knows what it knew.
+func (c *cluster) doesNotBelieve(t *testing.T, lie lie, heard *v1alpha1.Member) {
+	t.Helper()
+	ctx := t.Context()
+	before := c.refusedStatements(ctx, t, lie.reason)
+	eventually(t, "the broker "+lie.what, func(ctx context.Context) error {
+		now := &v1alpha1.Message{}
+		if err := hamburg.Get(ctx, client.ObjectKey{Namespace: v1alpha1.MembersNamespace, Name: heard.Name}, now); err != nil {
+			return err
+		}
+		now.Spec = lie.spec
+		return hamburg.Update(ctx, now)
+	})
+	eventually(t, c.Name+" refuses that as "+lie.reason, func(ctx context.Context) error {
+		if now := c.refusedStatements(ctx, t, lie.reason); now <= before {
+			return fmt.Errorf("%d statements were refused, as before", now)
+		}
+		return nil
+	})
+	now := &v1alpha1.Member{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(heard), now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(heard.Status.Offer, now.Status.Offer); diff != "" || now.Spec != heard.Spec {
+		t.Errorf("a broker that %s has changed what is known: %s", lie.what, diff)
+	}
+}
+
+var refusedMetric = regexp.MustCompile(`(?m)^hanse_statements_refused_total\{broker="hamburg",reason="(\w+)"\} (\d+)`)
+
+// refusedStatements is how many statements the manager has refused for the reason.
+func (c *cluster) refusedStatements(ctx context.Context, t *testing.T, reason string) (count int) {
+	t.Helper()
+	out, err := c.metrics(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range refusedMetric.FindAllStringSubmatch(out, -1) {
+		if found[1] == reason {
+			if err := json.Unmarshal([]byte(found[2]), &count); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return count
+}
+
+// A member that writes in another's name, or to nobody, is told on its own Message, and nobody else hears of it. One that leaves a
+// broker is known through the other, and then not at all; neither broker keeps anything of it.
+func TestLeaveBroker(t *testing.T) {
+	ctx := members(t)
+	lubeck.becomesMemberOf(t, bremen)
+	token, err := bremen.Hanse(ctx, "invite", "wismar", "--member")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wismar.Hanse(ctx, "join", strings.TrimSpace(token), "--broker"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.hears(t, wismar, hamburg, bremen) // TestTwoBrokers: one row
+	hamburg.refusesMessage(t, v1alpha1.ReasonForged)
+
+	if _, err := wismar.Hanse(ctx, "unpeer", "hamburg"); err != nil {
+		t.Fatal(err)
+	}
+	lubeck.hears(t, wismar, bremen)
+	eventually(t, "hamburg has nothing of wismar", func(ctx context.Context) error {
+		return errors.Join(
+			hamburg.isGone(ctx, &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, "wismar")}),
+			hamburg.isGone(ctx, &corev1.Namespace{ObjectMeta: named(v1alpha1.TenantNamespace("wismar"))}),
+			hamburg.isGone(ctx, &rbacv1.RoleBinding{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, v1alpha1.TenantNamespace("wismar"))}),
+		)
+	})
+	if _, err := wismar.Hanse(ctx, "unpeer", "bremen"); err != nil {
+		t.Fatal(err)
+	}
+	gone := &v1alpha1.Member{ObjectMeta: named("wismar")}
+	eventually(t, "lubeck does not know wismar any more, nor wismar anybody", func(ctx context.Context) error {
+		all := &v1alpha1.MemberList{}
+		err := errors.Join(lubeck.isGone(ctx, gone), wismar.List(ctx, all))
+		if err == nil && len(all.Items) > 0 {
+			err = fmt.Errorf("wismar knows %s", all.Items[0].Name)
+		}
+		return err
+	})
+}
+
+// refusesMessage writes, as wismar, what lubeck has said.
+func (c *cluster) refusesMessage(t *testing.T, reason string) {
+	t.Helper()
+	theirs := &v1alpha1.Message{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.MembersNamespace, Name: "lubeck"}, theirs); err != nil {
+		t.Fatal(err)
+	}
+	// To one member: the introduction of wismar is made again by wismar.
+	forged := &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.TenantNamespace("wismar"), "forged"), Spec: theirs.Spec}
+	c.create(t, forged)
+	eventually(t, "hamburg does not relay it: "+reason, func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(forged), forged); err != nil {
+			return err
+		}
+		relayed := meta.FindStatusCondition(forged.Status.Conditions, v1alpha1.ConditionRelayed)
+		if relayed == nil || relayed.Status != metav1.ConditionFalse || relayed.Reason != reason {
+			return fmt.Errorf("it says %+v", relayed)
+		}
+		return nil
+	})
+}
