@@ -10,6 +10,7 @@ import (
 
 	"github.com/hanse-dev/hanse/bench/advertisements"
 	"github.com/hanse-dev/hanse/bench/applications"
+	"github.com/hanse-dev/hanse/bench/broker"
 	"github.com/hanse-dev/hanse/bench/bursts"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
@@ -27,6 +28,7 @@ var experiments = []struct {
 }{
 	{[]string{"advertisements"}, (*options).advertisements},
 	{[]string{"applications"}, (*options).measureApplications},
+	{[]string{"broker"}, (*options).measureBroker},
 	{[]string{"bursts", floors}, (*options).measureBursts},
 	{[]string{"guards"}, (*options).measureGuards},
 	{[]string{"moves"}, (*options).measureMoves},
@@ -93,6 +95,14 @@ func (o *options) measureApplications(ctx context.Context, into *report) error {
 	ctx, cancel := context.WithTimeout(ctx, o.limit)
 	defer cancel()
 	result, err := applications.Run(ctx, applications.Config{Bed: o.bed, Count: o.applications, Say: say})
+	into.add(result.Tables()...)
+	return err
+}
+
+func (o *options) measureBroker(ctx context.Context, into *report) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	result, err := broker.Run(ctx, broker.Config{Bed: o.bed, Members: o.members, Rounds: 100, Say: say})
 	into.add(result.Tables()...)
 	return err
 }

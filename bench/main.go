@@ -36,7 +36,7 @@ type options struct {
 	ones    int
 	moves   int
 
-	applications int
+	applications, members int
 
 	reflection reflection.Config
 	limit      time.Duration
@@ -58,7 +58,7 @@ func parse() options {
 	flag.StringVar(&o.bed.Bin, "bin", "bin", "folder of programs")
 	flag.StringVar(&o.bed.State, "state", ".testbed/bench", "folder for the state of clusters")
 	flag.StringVar(&o.results, "results", "bench/results", "folder for the report; empty: standard output only")
-	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, applications, scale, moves, network, reflection, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
+	flag.StringVar(&o.run, "run", "advertisements,bursts,scale", "what to measure, separated by commas: advertisements, applications, broker, scale, moves, network, reflection, guards (bursts without one guard after the other), requests (what one write costs), and bursts or floors (bursts without Hanse)")
 	flag.Var(&o.ads, "advertisements", "how many advertisements at once, separated by commas")
 	flag.IntVar(&o.ones, "one-by-one", 50, "how many advertisements one after the other")
 	flag.Var(&o.bursts, "bursts", "how many pods at once, separated by commas")
@@ -70,6 +70,7 @@ func parse() options {
 	flag.IntVar(&o.scale.Cycles, "scale-cycles", 10_000, "pods that are created, become Ready and are deleted")
 	flag.IntVar(&o.moves, "moves", 100, "pods of a Deployment that are moved, one by one and ten at a time")
 	flag.IntVar(&o.applications, "applications", 100, "Requests and Applications, one by one and all at once; a consumer may have 100")
+	flag.IntVar(&o.members, "members", 1000, "members of a broker")
 	flag.IntVar(&o.network.Rounds, "network-rounds", 60, "rounds of each way through two gateways")
 	flag.IntVar(&o.network.Times, "network-times", 5, "times that two clusters become peers, each time as strangers, for the first packet")
 	flag.IntVar(&o.network.Peers, "network-peers", 100, "peers that a gateway has while its memory is read; 0: no clusters, so no first packets either")

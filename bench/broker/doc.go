@@ -1,0 +1,2 @@
+// Package broker measures how soon what a member says is heard by all members of its broker, and what a broker with many members takes.
+package broker
