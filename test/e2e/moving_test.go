@@ -222,6 +222,7 @@ func TestMoveUnderLoad(t *testing.T) {
 	before := lubeck.rollout(t, ns, "web")
 	w, stop := lubeck.watchReady(t, ns, "web")
 
+	lubeck.awaitOpen(t, hamburg) // a move to a node that is not Ready fails at once, and a busy machine has links time out
 	out, err := lubeck.Hanse(ctx, "move", "-n", ns, "deployment/web", "--to", "hamburg")
 	if err != nil {
 		t.Fatal(err, out)
