@@ -26,7 +26,8 @@ import (
 // Bounds of issue 16.
 const (
 	heardBound  = 2 * time.Second
-	memoryBound = 500 << 20
+	memoryBound = 500 * mebibyte
+	mebibyte    = 1 << 20
 )
 
 const (
@@ -51,10 +52,9 @@ type Config struct {
 // A Result is what was measured.
 type Result struct {
 	Config
-	AtOnce  measure.Sample // each member introduces itself, all at once: from its write until one other member hears it
-	Heard   measure.Sample // one member introduces itself anew: from its write until the last of all members hears it
-	Memory  lab.Usage      // of the manager with all of them
-	Without lab.Usage      // before the first
+	AtOnce measure.Sample // each member introduces itself, all at once: from its write until one other member hears it
+	Heard  measure.Sample // one member introduces itself anew: from its write until the last of all members hears it
+	Memory lab.Usage      // of the manager with all of them
 }
 
 // world is a broker, and its members.
@@ -94,9 +94,6 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		return result, err
 	}
 	defer manager.Stop()
-	if result.Without, err = manager.Usage(); err != nil {
-		return result, err
-	}
 	if err := w.gather(ctx); err != nil {
 		return result, fmt.Errorf("prepare %d members: %w", w.Members, err)
 	}
@@ -301,7 +298,6 @@ func (r *Result) Tables() []measure.Table {
 	times.Distribution("one introduces itself anew", r.Heard, heardBound)
 	times.Distribution("all introduce themselves at once", r.AtOnce, 0)
 	memory := measure.Table{Title: "Memory of the broker's manager", Columns: measure.FigureColumns}
-	memory.Figure("without members", float64(r.Without.Resident), "B", 0)
-	memory.Figure(fmt.Sprintf("with %d members, at most", r.Members), float64(r.Memory.Peak), "B", memoryBound)
+	memory.Figure(fmt.Sprintf("with %d members, at most", r.Members), float64(r.Memory.Peak)/mebibyte, "MiB", memoryBound/mebibyte)
 	return []measure.Table{times, memory}
 }
