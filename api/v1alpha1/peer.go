@@ -663,8 +663,19 @@ func (p *Peer) Shares(namespace, own string) bool {
 	if p.Spec.ClusterSet == nil || p.Agentless() || !p.DeletionTimestamp.IsZero() || IsSystemNamespace(namespace, own) {
 		return false
 	}
-	return slices.ContainsFunc(p.Spec.ClusterSet.Namespaces, func(pattern string) bool {
-		matches, err := path.Match(pattern, namespace)
+	return matchesAny(p.Spec.ClusterSet.Namespaces, namespace)
+}
+
+// AllowsTwinName reports whether the peer, a consumer, may choose the name for a twin namespace, as far as the Peer says.
+func (p *Peer) AllowsTwinName(name string) bool { return matchesAny(p.Spec.TwinNames, name) }
+
+// AcceptsMember reports whether the member of that id becomes a consumer when it asks for that through the peer, a Broker.
+func (p *Peer) AcceptsMember(id string) bool { return matchesAny(p.Spec.AcceptMembers, id) }
+
+// matchesAny reports whether one of the patterns, with * as in path.Match, is that of the name.
+func matchesAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		matches, err := path.Match(pattern, name)
 		return err == nil && matches
 	})
 }

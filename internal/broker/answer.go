@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,7 +105,7 @@ func (m *member) answer(ctx context.Context, seen *scene, said *trust.Statement)
 // objection says why the member may not become our consumer, or "".
 func (m *member) objection(seen *scene, from *v1alpha1.Member, peer *v1alpha1.Peer) string {
 	switch {
-	case peer == nil && !accepts(seen.broker, from.Name):
+	case peer == nil && !seen.broker.AcceptsMember(from.Name):
 		return fmt.Sprintf("%s does not let it become its consumer: spec.acceptMembers of its Peer for the broker must name it", m.ClusterID)
 	case peer == nil && slices.ContainsFunc(seen.peers, func(p v1alpha1.Peer) bool { return p.Name == from.Name && !onlyDiscovered(&p, from) }):
 		return fmt.Sprintf("%s has another peer of that name", m.ClusterID)
@@ -129,13 +128,6 @@ func (m *member) objection(seen *scene, from *v1alpha1.Member, peer *v1alpha1.Pe
 func onlyDiscovered(peer *v1alpha1.Peer, from *v1alpha1.Member) bool {
 	return peer.Spec.ClusterID == from.Name && len(peer.Spec.Roles) == 0 && peer.DeletionTimestamp.IsZero() &&
 		(peer.Spec.PublicKey == "" || peer.Spec.PublicKey == from.Spec.PublicKey)
-}
-
-func accepts(broker *v1alpha1.Peer, id string) bool {
-	return slices.ContainsFunc(broker.Spec.AcceptMembers, func(pattern string) bool {
-		matches, err := path.Match(pattern, id)
-		return err == nil && matches
-	})
 }
 
 // let makes the Peer by which the member becomes our consumer.

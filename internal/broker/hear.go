@@ -160,9 +160,9 @@ func (m *member) unheard(ctx context.Context, seen *scene, known *v1alpha1.Membe
 	return nil
 }
 
-// forget takes a broker that is none any more off all Members.
+// forget takes a broker that is none any more off all Members. Every change of any other Peer comes here.
 func (m *member) forget(ctx context.Context, broker string) error {
-	seen, err := m.observe(ctx, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: broker}})
+	seen, err := m.remember(ctx, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: broker}})
 	if err != nil {
 		return err
 	}

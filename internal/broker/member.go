@@ -130,16 +130,28 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 }
 
 func (m *member) observe(ctx context.Context, broker *v1alpha1.Peer) (*scene, error) {
-	seen := &scene{broker: broker, now: m.Clock.Now(), members: map[string]*v1alpha1.Member{}, again: lookAgain}
-	known, all := &v1alpha1.MemberList{}, &v1alpha1.PeerList{}
-	err := cmp.Or(m.Client.List(ctx, known, client.UnsafeDisableDeepCopy), m.Client.List(ctx, all, client.UnsafeDisableDeepCopy))
+	seen, err := m.remember(ctx, broker)
 	if err != nil {
-		return nil, fmt.Errorf("list Members and Peers: %w", err)
+		return nil, err
+	}
+	all := &v1alpha1.PeerList{}
+	if err := m.Client.List(ctx, all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Peers: %w", err)
+	}
+	seen.peers = all.Items
+	return seen, nil
+}
+
+// remember observes the Members alone.
+func (m *member) remember(ctx context.Context, broker *v1alpha1.Peer) (*scene, error) {
+	seen := &scene{broker: broker, now: m.Clock.Now(), members: map[string]*v1alpha1.Member{}, again: lookAgain}
+	known := &v1alpha1.MemberList{}
+	if err := m.Client.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Members: %w", err)
 	}
 	for i := range known.Items {
 		seen.members[known.Items[i].Name] = &known.Items[i]
 	}
-	seen.peers = all.Items
 	return seen, nil
 }
 

@@ -131,7 +131,7 @@ func (r *mappingReconciler) ensure(
 	ns, err := r.readTwin(ctx, found.twin)
 	// A twin that exists stays, whatever names the peer may choose by now. Of other namespaces with names that it may not
 	// choose, a peer does not learn whether they exist.
-	granted := twin.granted(peer.Spec.TwinNames, r.config.Namespace)
+	granted := twin.granted(peer, r.config.Namespace)
 	if !granted && (apierrors.IsNotFound(err) || err == nil && !twin.owns(ns)) {
 		found.reason = v1alpha1.ReasonTwinNameForbidden
 		return found, nil
@@ -206,7 +206,7 @@ func (r *mappingReconciler) room(ctx context.Context, mapping *v1alpha1.Namespac
 	for i := range mappings.Items {
 		other := &mappings.Items[i]
 		twin := twinFor(peer.Name, peer.Spec.ClusterID, other)
-		if r.offloadable(twin.home) && twin.granted(peer.Spec.TwinNames, r.config.Namespace) && !exists[twin.name()] &&
+		if r.offloadable(twin.home) && twin.granted(peer, r.config.Namespace) && !exists[twin.name()] &&
 			other.DeletionTimestamp.IsZero() && older(other, mapping) {
 			before++
 		}

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"path"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,14 +53,11 @@ func (t twinOf) called(name string) twinOf {
 
 func (t twinOf) name() string { return cmp.Or(t.chosen, TwinName(t.peer, t.home)) }
 
-// granted says whether the peer may give the twin its name, by patterns in which * stands for anything. One that we make has
+// granted says whether the peer may give the twin its name. One that we make has
 // its name by right.
-func (t twinOf) granted(patterns []string, system string) bool {
-	return t.chosen == "" || len(validation.IsDNS1123Label(t.chosen)) == 0 && !v1alpha1.IsSystemNamespace(t.chosen, system) &&
-		slices.ContainsFunc(patterns, func(pattern string) bool {
-			matches, err := path.Match(pattern, t.chosen)
-			return err == nil && matches
-		})
+func (t twinOf) granted(peer *v1alpha1.Peer, system string) bool {
+	return t.chosen == "" ||
+		len(validation.IsDNS1123Label(t.chosen)) == 0 && !v1alpha1.IsSystemNamespace(t.chosen, system) && peer.AllowsTwinName(t.chosen)
 }
 
 func (t twinOf) namespace(level v1alpha1.PodSecurityLevel) *corev1.Namespace {

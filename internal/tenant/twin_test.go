@@ -14,7 +14,9 @@ import (
 )
 
 func TestPatternsOfNames(t *testing.T) {
-	grants := func(patterns []string, name string) bool { return twinOf{chosen: name}.granted(patterns, "") }
+	grants := func(patterns []string, name string) bool {
+		return twinOf{chosen: name}.granted(&v1alpha1.Peer{Spec: v1alpha1.PeerSpec{TwinNames: patterns}}, "")
+	}
 	for name, want := range map[string]bool{
 		"shop": true, "shop-a": false, "lubeck-1": true, "lubeck-shop": true, "lubeck-": false, "xlubeck-shop": false,
 		"a-team-b": true, "a-b": false, "other": false,
