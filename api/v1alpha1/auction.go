@@ -113,6 +113,11 @@ type AuctionOffer struct {
 	// +kubebuilder:validation:MaxLength=40
 	Peer string `json:"peer,omitempty"`
 
+	// broker is the Peer through which it was asked, if it is a Member and no peer yet. If it wins, it becomes one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Broker string `json:"broker,omitempty"`
+
 	// interest is how gladly it takes all of the application, up to 100. 0 means that it does not.
 	// +optional
 	Interest int32 `json:"interest,omitempty"`

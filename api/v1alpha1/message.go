@@ -77,6 +77,9 @@ type Message struct {
 // Relayed reports whether the Message is the broker's copy of one.
 func (m *Message) Relayed() bool { return m.Labels[LabelFrom] != "" }
 
+// RelayedName is the name that what the member of that id calls so has in another cluster to which it was relayed.
+func RelayedName(member, name string) string { return member + "." + name }
+
 // MessageList is a list of messages.
 // +kubebuilder:object:root=true
 type MessageList struct {

@@ -205,6 +205,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.roles) || !self.roles.exists(r, r == 'Broker') || self.roles.exists(r, r == 'Provider')",message="a Broker is a Provider too: add Provider to roles"
 // +kubebuilder:validation:XValidation:rule="!has(self.roles) || !self.roles.exists(r, r == 'Member') || self.roles.exists(r, r == 'Consumer')",message="a Member is a Consumer too: add Consumer to roles"
 // +kubebuilder:validation:XValidation:rule="!has(self.acceptMembers) || has(self.roles) && self.roles.exists(r, r == 'Broker')",message="acceptMembers is for a Broker alone: add Broker to roles"
+// +kubebuilder:validation:XValidation:rule="!has(self.askMembers) || has(self.roles) && self.roles.exists(r, r == 'Broker')",message="askMembers is for a Broker alone: add Broker to roles"
 // +kubebuilder:validation:XValidation:rule="!has(self.introducer) || has(self.clusterID) && has(self.roles) && self.roles.exists(r, r == 'Provider')",message="who is asked for an invitation through an introducer must be named by clusterID, and be a Provider"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="clusterID is immutable: make another Peer for another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.invitation) || has(self.roles) && self.roles.exists(r, r == 'Consumer')",message="only a peer of role Consumer is invited: add Consumer to roles"
@@ -272,6 +273,16 @@ type PeerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=30
 	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
 	AcceptMembers []string `json:"acceptMembers,omitempty"`
+
+	// askMembers are the ids of members, as patterns with *, that are asked for offers through this peer, a Broker, in auctions of
+	// Applications. One that wins becomes a provider of this cluster, if it accepts that, and may run pods of that Application. By default
+	// none are asked. Mind that with * the broker decides who they are, and that it reads what is asked and offered.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=30
+	// +kubebuilder:validation:items:Pattern=`^[-a-z0-9*]+$`
+	AskMembers []string `json:"askMembers,omitempty"`
 
 	// access says what the peer may do here as a consumer: Open, Cordoned (no more pods), Draining (and it is asked to
 	// move those that it has), Suspended (and it may not even read). Default Open.
@@ -671,6 +682,9 @@ func (p *Peer) AllowsTwinName(name string) bool { return matchesAny(p.Spec.TwinN
 
 // AcceptsMember reports whether the member of that id becomes a consumer when it asks for that through the peer, a Broker.
 func (p *Peer) AcceptsMember(id string) bool { return matchesAny(p.Spec.AcceptMembers, id) }
+
+// AsksMember reports whether the member of that id is asked for offers through the peer, a Broker.
+func (p *Peer) AsksMember(id string) bool { return matchesAny(p.Spec.AskMembers, id) }
 
 // matchesAny reports whether one of the patterns, with * as in path.Match, is that of the name.
 func matchesAny(patterns []string, name string) bool {

@@ -54,6 +54,8 @@ func TestRulesOfMembers(t *testing.T) {
 		"whom to accept":                       {"peers", richPeer, nil, spec(asBroker + `, acceptMembers: [lubeck, "team-*", "*"]`), false, ""},
 		"whom to accept of no broker":          {"peers", richPeer, nil, spec("roles: [Provider], acceptMembers: [lubeck]"), false, "acceptMembers is for a Broker alone"},
 		"whom to accept of nobody":             {"peers", richPeer, nil, spec("acceptMembers: [lubeck]"), false, "acceptMembers is for a Broker alone"},
+		"whom to ask":                          {"peers", richPeer, nil, spec(asBroker + `, askMembers: [lubeck, "team-*"]`), false, ""},
+		"whom to ask of no broker":             {"peers", richPeer, nil, spec("roles: [Provider], askMembers: [lubeck]"), false, "askMembers is for a Broker alone"},
 		"one who was a broker":                 {"peers", richPeer, spec(asBroker + ", acceptMembers: [a]"), spec("clusterID: hamburg, roles: [Provider], acceptMembers: [a]"), true, "acceptMembers is for a Broker alone"},
 		"a class of letters":                   {"peers", richPeer, nil, spec(asBroker + `, acceptMembers: ["[a-z]"]`), false, "spec.acceptMembers"},
 		"no name at all":                       {"peers", richPeer, nil, spec(asBroker + `, acceptMembers: [""]`), false, "spec.acceptMembers"},

@@ -2654,6 +2654,11 @@ func (in *PeerSpec) DeepCopyInto(out *PeerSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.AskMembers != nil {
+		in, out := &in.AskMembers, &out.AskMembers
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Limits != nil {
 		in, out := &in.Limits, &out.Limits
 		*out = new(PeerLimits)

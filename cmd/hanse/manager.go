@@ -196,7 +196,7 @@ func (f *managerFlags) control(ctx context.Context, mgr manager.Manager) error {
 	}
 	for _, add := range []func(manager.Manager, *peers.Links) error{
 		f.addPeering, f.addPolicies, f.addAdvertising, f.addTenant, f.addNamespaces, f.addRemoteEvents, f.addReflector, f.addVolumes,
-		f.addMulticluster, f.addMover, f.addMarket, f.addAccounts, f.addBroker,
+		f.addMulticluster, f.addMover, f.addMarket, f.addAccounts,
 	} {
 		if err := add(mgr, links); err != nil {
 			return err

@@ -81,8 +81,15 @@ func (f *managerFlags) agentlessOffers() func(*peers.Link, *v1alpha1.Peer) (*pee
 }
 
 func (f *managerFlags) addMarket(mgr manager.Manager, links *peers.Links) error {
+	members, err := broker.SetupWithManager(mgr, broker.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Clock: f.clock,
+		ClusterID: f.peering.ClusterID, Key: f.peering.ClusterKey,
+	})
+	if err != nil {
+		return err
+	}
 	return market.SetupWithManager(mgr, market.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Home: f.publisher, Events: mgr.GetEventRecorder("hanse-market"), Clock: f.clock,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Home: f.publisher, Members: members, Events: mgr.GetEventRecorder("hanse-market"), Clock: f.clock,
 		ClusterID: f.peering.ClusterID,
 	})
 }
@@ -91,12 +98,5 @@ func (f *managerFlags) addAccounts(mgr manager.Manager, links *peers.Links) erro
 	return accounts.SetupWithManager(mgr, accounts.Config{
 		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-accounts"), Clock: f.clock,
 		ClusterID: f.peering.ClusterID, Period: f.accounts,
-	})
-}
-
-func (f *managerFlags) addBroker(mgr manager.Manager, links *peers.Links) error {
-	return broker.SetupWithManager(mgr, broker.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Clock: f.clock,
-		ClusterID: f.peering.ClusterID, Key: f.peering.ClusterKey,
 	})
 }

@@ -63,7 +63,7 @@ func printAuction(d *document, auction *v1alpha1.ApplicationAuction) {
 			parts = append(parts, fmt.Sprintf("%s %d %s", c.Name, c.Interest, costOf(c.Price)))
 		}
 		rows = append(rows, []string{
-			orElse(offer.Peer, "this cluster"), interest, price, orElse(strings.Join(parts, ", "), none),
+			bidder(offer), interest, price, orElse(strings.Join(parts, ", "), none),
 			orElse(strings.Join(offer.Won, ", "), none), orElse(offer.Message, none),
 		})
 	}
@@ -71,6 +71,14 @@ func printAuction(d *document, auction *v1alpha1.ApplicationAuction) {
 	if auction.Message != "" {
 		d.printf("\n%s\n", printable(auction.Message))
 	}
+}
+
+// bidder is who has offered, and through which broker it was asked.
+func bidder(offer *v1alpha1.AuctionOffer) string {
+	if offer.Broker != "" {
+		return offer.Peer + " (through " + offer.Broker + ")"
+	}
+	return orElse(offer.Peer, "this cluster")
 }
 
 // costOf is the price of an hour, for people.

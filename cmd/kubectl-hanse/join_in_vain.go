@@ -118,7 +118,8 @@ func (j *joining) takeBack(ctx context.Context, c client.Client) error {
 		}
 	}
 	return changePeer(ctx, c, j.name(), func(peer *v1alpha1.Peer) {
-		peer.Spec.Roles, peer.Spec.AcceptMembers = j.before.Spec.Roles, j.before.Spec.AcceptMembers
+		peer.Spec.Roles = j.before.Spec.Roles
+		peer.Spec.AcceptMembers, peer.Spec.AskMembers = j.before.Spec.AcceptMembers, j.before.Spec.AskMembers
 		delete(peer.Annotations, v1alpha1.AnnotationJoin)
 	})
 }

@@ -22,6 +22,7 @@ import (
 type memberFlags struct {
 	broker        bool
 	acceptMembers []string
+	askMembers    []string
 	member        string
 	through       string
 }
@@ -31,6 +32,8 @@ func (f *memberFlags) bind(command *cobra.Command) {
 	flags.BoolVar(&f.broker, "broker", false, "the other cluster is a broker: its members and this cluster are to know of each other")
 	flags.StringSliceVar(&f.acceptMembers, "accept-members", nil,
 		"with --broker, ids of members that may run pods in this cluster as soon as they ask for that, as patterns with *; by default none may")
+	flags.StringSliceVar(&f.askMembers, "ask-members", nil,
+		"with --broker, ids of members that are asked for offers in auctions of Applications, as patterns with *, and become providers if they win; by default none are")
 	flags.StringVar(&f.member, "member", "", "cluster `id` of a member of a broker: ask it for an invitation, and use that. The verb members shows them")
 	flags.StringVar(&f.through, "through", "", "with --member, the broker to ask through, by the name that it has here; needed if the member is known through several")
 	for _, other := range []string{"agentless", "mutual", "server"} {
@@ -44,14 +47,18 @@ var memberPattern = regexp.MustCompile(`^[-a-z0-9*]{1,30}$`)
 
 // validate reports flags that make no sense.
 func (f *memberFlags) validate() error {
-	for _, pattern := range f.acceptMembers {
-		if !memberPattern.MatchString(pattern) {
-			return fmt.Errorf("--accept-members: %q is neither the id of a cluster nor a pattern of ids, such as team-*", pattern)
+	for flag, patterns := range map[string][]string{"accept-members": f.acceptMembers, "ask-members": f.askMembers} {
+		for _, pattern := range patterns {
+			if !memberPattern.MatchString(pattern) {
+				return fmt.Errorf("--%s: %q is neither the id of a cluster nor a pattern of ids, such as team-*", flag, pattern)
+			}
 		}
 	}
 	switch {
 	case len(f.acceptMembers) > 0 && !f.broker:
 		return errors.New("--accept-members is for --broker: members ask through a broker")
+	case len(f.askMembers) > 0 && !f.broker:
+		return errors.New("--ask-members is for --broker: members are asked through a broker")
 	case f.through != "" && f.member == "":
 		return errors.New("--through is for --member: say which member is to be asked")
 	default:
@@ -67,6 +74,9 @@ func (f *memberFlags) makeBroker(peer *v1alpha1.Peer) {
 	addRole(peer, v1alpha1.RoleBroker)
 	if len(f.acceptMembers) > 0 {
 		peer.Spec.AcceptMembers = f.acceptMembers
+	}
+	if len(f.askMembers) > 0 {
+		peer.Spec.AskMembers = f.askMembers
 	}
 }
 

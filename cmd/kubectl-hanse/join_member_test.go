@@ -50,7 +50,7 @@ func TestJoinMakesAMember(t *testing.T) {
 			w := newWorld(t, system()...)
 			w.manager = introduce(test.said)
 			j := newTestJoining(t, false, false)
-			j.broker, j.acceptMembers = true, []string{"bremen", "team-*"}
+			j.broker, j.acceptMembers, j.askMembers = true, []string{"bremen", "team-*"}, []string{"*"}
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			command, out, _ := listener()
@@ -65,7 +65,7 @@ func TestJoinMakesAMember(t *testing.T) {
 				}
 			}
 			want := v1alpha1.PeerSpec{
-				ClusterID: "hamburg", PublicKey: j.invitation.PublicKey, AcceptMembers: []string{"bremen", "team-*"},
+				ClusterID: "hamburg", PublicKey: j.invitation.PublicKey, AcceptMembers: []string{"bremen", "team-*"}, AskMembers: []string{"*"},
 				Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker},
 			}
 			if diff := cmp.Diff(want, w.peer(t, "hamburg").Spec); diff != "" {

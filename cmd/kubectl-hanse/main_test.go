@@ -58,6 +58,8 @@ func TestFlagsThatMakeNoSenseAreRefused(t *testing.T) {
 		"join of a member both ways":           {"join", "--member", "bremen", "--mutual"},
 		"join through nobody":                  {"join", "hanse1.abc", "--through", "hamburg"},
 		"join that accepts members of nobody":  {"join", "hanse1.abc", "--accept-members", "bremen"},
+		"join that asks members of nobody":     {"join", "hanse1.abc", "--ask-members", "bremen"},
+		"join that asks names":                 {"join", "hanse1.abc", "--broker", "--ask-members", "Bremen"},
 		"join that accepts names":              {"join", "hanse1.abc", "--broker", "--accept-members", "Bremen"},
 		"join of a broker without Hanse":       {"join", "--broker", "--agentless", "--as", "b", "--remote-kubeconfig", "x", "--namespaces", "a"},
 		"members as XML":                       {"members", "-o", "xml"},

@@ -41,10 +41,10 @@ func (m *member) directed(seen *scene, kind trust.StatementType) iter.Seq2[*v1al
 	}
 }
 
-// answerAll answers the members that ask for an invitation.
-func (m *member) answerAll(ctx context.Context, seen *scene) {
-	for message, said := range m.directed(seen, trust.HandOver) {
-		if err := m.answer(ctx, seen, said); isRefusal(err) {
+// answerAll answers the members that have asked something of that type.
+func (m *member) answerAll(ctx context.Context, seen *scene, kind trust.StatementType, answer func(context.Context, *scene, *trust.Statement) error) {
+	for message, said := range m.directed(seen, kind) {
+		if err := answer(ctx, seen, said); isRefusal(err) {
 			m.refuse(seen, message, err)
 		} else {
 			seen.note(err)
@@ -52,13 +52,22 @@ func (m *member) answerAll(ctx context.Context, seen *scene) {
 	}
 }
 
-// answer answers one member. The error is a Refusal if it is not believed.
-func (m *member) answer(ctx context.Context, seen *scene, said *trust.Statement) error {
-	from := seen.members[said.From]
+// sender is the Member that has made the statement. The error is a Refusal if that is not believed.
+func (s *scene) sender(said *trust.Statement) (*v1alpha1.Member, error) {
+	from := s.members[said.From]
 	if from == nil {
-		return &trust.Refusal{Reason: v1alpha1.ReasonUnknownMember, Message: "the member has not introduced itself"}
+		return nil, &trust.Refusal{Reason: v1alpha1.ReasonUnknownMember, Message: "the member has not introduced itself"}
 	}
-	if err := said.Judge(from.Spec.PublicKey, from.Status.HandOverSequence); err != nil {
+	return from, said.Judge(from.Spec.PublicKey, 0)
+}
+
+// invite answers one member that asks for an invitation. The error is a Refusal if it is not believed.
+func (m *member) invite(ctx context.Context, seen *scene, said *trust.Statement) error {
+	from, err := seen.sender(said)
+	if err == nil {
+		err = said.Judge(from.Spec.PublicKey, from.Status.HandOverSequence)
+	}
+	if err != nil {
 		return err
 	}
 	request := trust.HandOverRequest{}
@@ -71,7 +80,6 @@ func (m *member) answer(ctx context.Context, seen *scene, said *trust.Statement)
 	reply := trust.HandOverResponse{Request: said.Sequence}
 	peer := peerOf(seen.peers, from.Name)
 	if reply.Refusal = m.objection(seen, from, peer); reply.Refusal == "" {
-		var err error
 		if peer == nil {
 			if peer, err = m.let(ctx, seen, from); err != nil {
 				return err
@@ -89,7 +97,7 @@ func (m *member) answer(ctx context.Context, seen *scene, said *trust.Statement)
 	statement := trust.Statement{
 		Type: trust.HandOverAnswer, To: from.Name, Sequence: next(seen, before), Expires: seen.now.Add(handOverLife),
 	}
-	err := m.send(ctx, seen, "answer."+from.Name, statement, reply)
+	err = m.send(ctx, seen, "answer."+from.Name, statement, reply)
 	if errors.Is(err, trust.ErrStatementSize) { // by the certificates of our API server
 		reply.Invitation, reply.Refusal = "", "its invitation is too large for a broker: ask its administrator for it (`kubectl hanse invite`)"
 		err = m.send(ctx, seen, "answer."+from.Name, statement, reply)

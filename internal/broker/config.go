@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -38,8 +39,9 @@ const (
 	handOverLife = 10 * time.Minute
 	// askAgain is how soon a member is asked again that has refused.
 	askAgain = time.Minute
-	// mostFromOne is how many Messages of one member lie with another one at most: it needs two, a request and an answer.
-	mostFromOne = 4
+	// mostFromOne is how many Messages of one member lie with another one at most: two for invitations, a request and an
+	// answer, and others for auctions.
+	mostFromOne = 8
 	// retention is for how long a Member is kept that is not heard any more.
 	retention = 24 * time.Hour
 	// maxMembers is how many Members are kept.
@@ -78,15 +80,16 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// SetupWithManager adds the controllers to the manager.
-func SetupWithManager(mgr ctrl.Manager, c Config) error {
+// SetupWithManager adds the controllers to the manager. What is returned asks members for offers.
+func SetupWithManager(mgr ctrl.Manager, c Config) (*Quotes, error) {
 	if err := c.Validate(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := metrics.Registry.Register(refused); err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(setUpRelay(mgr, c), setUpReaders(mgr, c), setUpMember(mgr, c))
+	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}
+	return &Quotes{m}, errors.Join(setUpRelay(mgr, c), setUpReaders(mgr, c), m.setUp(mgr))
 }
 
 func options() controller.Options {

@@ -7,6 +7,7 @@
 //	         keeps a Member for each cluster that is heard                                           hear.go
 //	         asks a member for an invitation, and uses it                                            ask.go
 //	         answers members that ask for one                                                        answer.go
+//	         asks members for offers, and makes offers to them                                       quote.go
 //
 // What is relayed is signed by whoever says it (package trust), and judged by whoever takes it in. When an invitation has come that way, the
 // two are peers as any others, and the broker is out of it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trust"
@@ -29,17 +31,17 @@ type member struct {
 	refused refusals
 }
 
-func setUpMember(mgr ctrl.Manager, c Config) error {
-	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}
+func (m *member) setUp(mgr ctrl.Manager) error {
 	ofBroker := handler.EnqueueRequestsFromMapFunc(m.brokersOf)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("member").
 		Watches(&v1alpha1.Peer{}, ofBroker).
 		Watches(&v1alpha1.Advertisement{}, ofBroker).
-		WatchesRawSource(peers.Changes(c.Links, messages, func(_ context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
+		Watches(&v1alpha1.Quote{}, ofBroker).
+		WatchesRawSource(peers.Changes(m.Links, messages, func(_ context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
 			queue.AddAfter(brokerRequest(change.Link.Peer()), settle)
 		})).
-		WatchesRawSource(peers.LinkChanges(c.Links, func(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
+		WatchesRawSource(peers.LinkChanges(m.Links, func(_ context.Context, peer string, queue peers.Queue[reconcile.Request]) {
 			queue.Add(brokerRequest(peer))
 		})).
 		WithOptions(options()).
@@ -50,8 +52,8 @@ func brokerRequest(peer string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: peer}}
 }
 
-// brokersOf are the brokers that an object has to do with: a Peer itself, its introducer and who has introduced it, and that to which we
-// advertise what we have.
+// brokersOf are the brokers that an object has to do with: a Peer itself, its introducer and who has introduced it, that to which we
+// advertise what we have, and that through which a member has asked for an offer.
 func (m *member) brokersOf(_ context.Context, object client.Object) []reconcile.Request {
 	switch object := object.(type) {
 	case *v1alpha1.Peer:
@@ -65,6 +67,10 @@ func (m *member) brokersOf(_ context.Context, object client.Object) []reconcile.
 	case *v1alpha1.Advertisement:
 		if object.Name == m.ClusterID {
 			return []reconcile.Request{brokerRequest(object.Labels[v1alpha1.LabelPeer])}
+		}
+	case *v1alpha1.Quote:
+		if object.Labels[v1alpha1.LabelFrom] != "" {
+			return []reconcile.Request{brokerRequest(strings.TrimPrefix(object.Namespace, v1alpha1.TenantNamespacePrefix))}
 		}
 	}
 	return nil
@@ -80,7 +86,9 @@ type scene struct {
 	peers  []v1alpha1.Peer
 	// members are the Members that there are, by their ids.
 	members map[string]*v1alpha1.Member
-	again   time.Duration
+	// answered are our Messages with offers that somebody has asked for and that still may count.
+	answered map[string]bool
+	again    time.Duration
 	// problems are what has gone wrong.
 	problems []error
 }
@@ -119,7 +127,8 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if why == nil {
 		seen.note(m.introduce(ctx, seen))
 		m.hear(ctx, seen)
-		m.answerAll(ctx, seen)
+		m.answerAll(ctx, seen, trust.HandOver, m.invite)
+		m.answerAll(ctx, seen, trust.Quote, m.offer)
 		m.askAll(ctx, seen)
 		m.clearUp(ctx, seen)
 		why = m.introduced(seen)
@@ -144,7 +153,7 @@ func (m *member) observe(ctx context.Context, broker *v1alpha1.Peer) (*scene, er
 
 // remember observes the Members alone.
 func (m *member) remember(ctx context.Context, broker *v1alpha1.Peer) (*scene, error) {
-	seen := &scene{broker: broker, now: m.Clock.Now(), members: map[string]*v1alpha1.Member{}, again: lookAgain}
+	seen := &scene{broker: broker, now: m.Clock.Now(), members: map[string]*v1alpha1.Member{}, answered: map[string]bool{}, again: lookAgain}
 	known := &v1alpha1.MemberList{}
 	if err := m.Client.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Members: %w", err)
@@ -234,9 +243,28 @@ func (m *member) clearUp(ctx context.Context, seen *scene) {
 			continue
 		}
 		_, said := m.own(seen, message.Name)
-		if said == nil || said.Type == trust.HandOver && !seen.wants(said.To) {
+		if said == nil || !seen.isWanted(message.Name, said) {
 			seen.note(m.remove(ctx, seen, message))
 		}
+	}
+}
+
+// isWanted reports whether what we have said to one member still is of use to somebody.
+func (s *scene) isWanted(name string, said *trust.Statement) bool {
+	switch said.Type {
+	case trust.HandOver:
+		return s.wants(said.To)
+	case trust.Quote:
+		asked, err := exchange.ReadRelayedQuote(said.Body)
+		if err != nil || !asked.Quote.Deadline.After(s.now) {
+			return false
+		}
+		s.soon(asked.Quote.Deadline.Sub(s.now))
+		return true
+	case trust.Offer:
+		return s.answered[name]
+	default:
+		return true
 	}
 }
 

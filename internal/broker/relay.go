@@ -129,7 +129,7 @@ func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	copied.Namespace, copied.Name = v1alpha1.TenantNamespace(recipient.Name), said.From+"."+message.Name
+	copied.Namespace, copied.Name = v1alpha1.TenantNamespace(recipient.Name), v1alpha1.RelayedName(said.From, message.Name)
 	return copied, said.Expires, nil
 }
 

@@ -160,7 +160,9 @@ func TestWhatIsRelayedToWhom(t *testing.T) {
 				}
 			},
 			reason: v1alpha1.ReasonRecipientFull, again: lookAgain,
-			want: []string{"lubeck-id.0", "lubeck-id.1", "lubeck-id.2", "lubeck-id.3"},
+			want: []string{
+				"lubeck-id.0", "lubeck-id.1", "lubeck-id.2", "lubeck-id.3", "lubeck-id.4", "lubeck-id.5", "lubeck-id.6", "lubeck-id.7",
+			},
 		},
 		"to one that has no namespace yet": {
 			change: func(w *world) { w.broker.Refuse("create Message", notThere) },

@@ -41,7 +41,8 @@ func TestMessagesOfMembersAreGuarded(t *testing.T) {
 	})
 }
 
-// Hanse makes Peers of members that are accepted as consumers, and no others: it cannot give itself providers, nor the role of a broker.
+// Hanse makes Peers of members alone, as consumers or as providers that are asked for an invitation: it cannot make anybody a broker or a
+// member.
 func TestHanseMakesPeersOfMembersAlone(t *testing.T) {
 	makes := func(by, text string) review {
 		return review{by: by, object: read(t, "apiVersion: hanse.dev/v1alpha1\nkind: Peer\n"+text)}
@@ -49,11 +50,13 @@ func TestHanseMakesPeersOfMembersAlone(t *testing.T) {
 	asked := func(name, spec string) review {
 		return makes(manager, "metadata: {name: "+name+", annotations: {hanse.dev/introduced-by: hamburg}}\nspec: {"+spec+"}")
 	}
-	const refused = "Hanse makes Peers of role Consumer alone"
+	const refused = "Hanse makes Peers of members of a broker alone"
 	changed := makes(manager, "metadata: {name: turin}\nspec: {roles: [Provider]}")
 	changed.old = changed.object
 	expectDecisions(t, validatingPolicy(t, "hanse-own-peers"), map[string]decision{
 		"a member":                  {review: asked("turin", "clusterID: turin, publicKey: k, roles: [Consumer], invitation: {}")},
+		"one that has won":          {review: makes(manager, "metadata: {name: turin}\nspec: {clusterID: turin, publicKey: k, roles: [Provider], introducer: hamburg}")},
+		"one that is a broker":      {review: makes(manager, "metadata: {name: turin}\nspec: {clusterID: turin, publicKey: k, roles: [Provider, Broker], introducer: hamburg}"), want: refused},
 		"a provider":                {review: asked("turin", "clusterID: turin, publicKey: k, roles: [Provider]"), want: refused},
 		"one that is both":          {review: asked("turin", "clusterID: turin, publicKey: k, roles: [Consumer, Provider]"), want: refused},
 		"a member of its own":       {review: asked("turin", "clusterID: turin, publicKey: k, roles: [Consumer, Member]"), want: refused},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
 )
 
@@ -38,7 +39,7 @@ type endpoint struct {
 // none. Its conditions carry no times; the caller adds those.
 func desiredNode(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec, at endpoint) *corev1.Node {
 	name := v1alpha1.VirtualNodeName(peer.Name)
-	foreign := peerLabels(peer.Name, ad.Labels)
+	foreign := offload.PeerLabels(peer.Name, ad.Labels)
 	offered := exchange.Offered(ad)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -218,19 +219,6 @@ func nodeImages(images []v1alpha1.Image) []corev1.ContainerImage {
 	return result
 }
 
-// reservedDomains are those of Kubernetes and of Hanse: a peer's labels in them or below would speak for us, so all but
-// the few of trustedKeys are left out. So are labels without a domain: those are the words of this cluster's administrators,
-// by which pods and agents choose nodes. Labels of any other domain describe the peer and are harmless.
-var reservedDomains = []string{"kubernetes.io", "k8s.io", v1alpha1.Domain}
-
-// trustedKeys are the labels of reserved domains that a peer may set, and whether the value is prefixed with the peer's
-// name: two providers' "zone-a" are not the same zone.
-var trustedKeys = map[string]bool{ // key → prefixed
-	corev1.LabelTopologyRegion:     true,
-	corev1.LabelTopologyZone:       true,
-	corev1.LabelInstanceTypeStable: false,
-}
-
 // labelExcludeDisruption keeps the node lifecycle controller from counting a virtual node when it measures whether a
 // whole zone of the cluster is down.
 const labelExcludeDisruption = "node.kubernetes.io/exclude-disruption"
@@ -252,33 +240,6 @@ func ownLabels(peer *v1alpha1.Peer, ad *v1alpha1.AdvertisementSpec) map[string]s
 		own[corev1.LabelArchStable] = arch
 	}
 	return own
-}
-
-// peerLabels are those of the advertised labels that the virtual node shows.
-func peerLabels(peer string, advertised map[string]v1alpha1.Text) map[string]string {
-	shown := map[string]string{}
-	for key, text := range advertised {
-		prefixed, trusted := trustedKeys[key]
-		if !trusted && (reserved(key) || len(validation.IsQualifiedName(key)) > 0) {
-			continue
-		}
-		value := string(text)
-		if prefixed {
-			value = peer + "-" + value
-		}
-		// A value that got too long by its prefix is left out: cut short, two zones could become one.
-		if len(validation.IsValidLabelValue(value)) == 0 {
-			shown[key] = value
-		}
-	}
-	return shown
-}
-
-func reserved(key string) bool {
-	domain, _, qualified := strings.Cut(key, "/")
-	return !qualified || slices.ContainsFunc(reservedDomains, func(suffix string) bool {
-		return domain == suffix || strings.HasSuffix(domain, "."+suffix)
-	})
 }
 
 // mergeNode returns the Node as it is, with what we keep of it made as desired. What others put on it stays: labels and

@@ -98,10 +98,9 @@ func (s *scene) open(status *v1alpha1.ApplicationStatus) bool {
 	if status.Auction != nil {
 		auction.Round += status.Auction.Round
 	}
-	for i := range s.rows {
-		row := &s.rows[i]
-		if row.Peer != "" && row.Accepted && row.Open && s.forbids(unrefused(status), row) == "" && len(auction.Offers) < maxInvited {
-			auction.Offers = append(auction.Offers, v1alpha1.AuctionOffer{Peer: row.Peer})
+	for _, row := range slices.Concat(s.rows, s.members) {
+		if row.Peer != "" && row.Accepted && row.Open && s.forbids(unrefused(status), &row) == "" && len(auction.Offers) < maxInvited {
+			auction.Offers = append(auction.Offers, v1alpha1.AuctionOffer{Peer: row.Peer, Broker: s.brokers[row.Peer]})
 		}
 	}
 	if len(auction.Offers) == 0 {
@@ -142,13 +141,12 @@ func (s *scene) award(status *v1alpha1.ApplicationStatus, auction *v1alpha1.Appl
 		o := &auction.Offers[i]
 		refusal := slices.IndexFunc(status.Refusals, func(r v1alpha1.ApplicationRefusal) bool { return r.Peer == o.Peer })
 		if len(o.Won) > 0 && refusal >= 0 {
-			peer := o.Peer
-			*o = exchange.Silence("It had won. " + status.Refusals[refusal].Message)
-			o.Peer = peer
+			record(o, exchange.Silence("It had won. "+status.Refusals[refusal].Message))
 		}
 		o.Won = nil
 	}
 	job := s.job(unrefused(status))
+	job.Rows = slices.Concat(s.rows, s.members)
 	found := exchange.Award(job, auction.Offers)
 	if found.Rows == nil {
 		auction.Message = "No offers take all components under spec.placement: status.auction says who has offered what"
@@ -182,13 +180,12 @@ func priceInWords(price *v1alpha1.Price) string {
 func (s *scene) close(status *v1alpha1.ApplicationStatus, auction *v1alpha1.ApplicationAuction) {
 	asked := s.quote(auction)
 	for i := range auction.Offers {
-		peer := auction.Offers[i].Peer
-		if s.hasOffered(auction, peer) {
-			auction.Offers[i] = exchange.CheckOffer(asked, s.quotes[peer])
+		o := &auction.Offers[i]
+		if s.hasOffered(auction, o.Peer) {
+			record(o, exchange.CheckOffer(asked, s.quotes[o.Peer]))
 		} else {
-			auction.Offers[i] = exchange.Silence("It has made no offer by the deadline")
+			record(o, exchange.Silence("It has made no offer by the deadline"))
 		}
-		auction.Offers[i].Peer = peer
 	}
 	for i := range s.rows {
 		if home := &s.rows[i]; home.Peer == "" && s.forbids(status, home) == "" {
@@ -197,6 +194,12 @@ func (s *scene) close(status *v1alpha1.ApplicationStatus, auction *v1alpha1.Appl
 		}
 	}
 	auction.Phase = v1alpha1.AuctionClosed
+}
+
+// record notes what that peer has offered.
+func record(offer *v1alpha1.AuctionOffer, made v1alpha1.AuctionOffer) {
+	made.Peer, made.Broker = offer.Peer, offer.Broker
+	*offer = made
 }
 
 // maxPrice is the most that the Request at the peer may cost, given what it may cost so far: what was chosen, if the user names a
@@ -222,10 +225,14 @@ func (s *scene) currency() string {
 	return noCurrency
 }
 
+// isOpen reports whether offers for the application may still come.
+func isOpen(app *v1alpha1.Application) bool {
+	return app.Status.Auction != nil && app.Status.Auction.Phase != v1alpha1.AuctionClosed
+}
+
 // isInvited reports whether an offer of the peer would count.
 func isInvited(app *v1alpha1.Application, peer string) bool {
-	auction := app.Status.Auction
-	return auction != nil && auction.Phase != v1alpha1.AuctionClosed && slices.ContainsFunc(auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Peer == peer })
+	return isOpen(app) && slices.ContainsFunc(app.Status.Auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Peer == peer })
 }
 
 // untilOffers is how soon to look again while offers are awaited.

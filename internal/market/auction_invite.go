@@ -29,12 +29,18 @@ const (
 var quotes = &peers.Subject{Example: &v1alpha1.Quote{}, MostObjects: v1alpha1.MaxQuotes, MostBytes: 128 << 10}
 
 // hear notes what the peers have offered that were asked.
-func (a *applications) hear(seen *scene) {
+func (a *applications) hear(ctx context.Context, seen *scene) {
 	if !seen.awaitsOffers(&seen.app.Status) {
 		return
 	}
 	for _, offer := range seen.app.Status.Auction.Offers {
-		if quote, _ := a.quoteAt(offer.Peer, seen.app); quote != nil {
+		var quote *v1alpha1.Quote
+		if offer.Broker == "" {
+			quote, _ = a.quoteAt(offer.Peer, seen.app)
+		} else {
+			quote = a.Members.Offer(ctx, offer.Broker, offer.Peer, offload.RequestName(seen.app))
+		}
+		if quote != nil {
 			seen.quotes[offer.Peer] = quote
 		}
 	}
@@ -62,17 +68,9 @@ func (a *applications) invite(ctx context.Context, seen *scene, status *v1alpha1
 	group, failed := errgroup.Group{}, atomic.Bool{}
 	group.SetLimit(invitesAtOnce)
 	for _, offer := range auction.Offers {
-		there, known := a.quoteAt(offer.Peer, seen.app)
-		if !known || there != nil && there.Spec.Deadline.Equal(&auction.Deadline) {
-			continue // when it is known what is there, this is looked at again
-		}
-		wanted := &v1alpha1.Quote{}
-		if there != nil { // of an earlier round
-			wanted = there.DeepCopy()
-		}
-		wanted.Name, wanted.Spec = offload.RequestName(seen.app), *spec.DeepCopy()
 		group.Go(func() error {
-			if err := a.sendQuote(ctx, offer.Peer, wanted); err != nil {
+			err := a.inviteOne(ctx, seen.app, &offer, spec.DeepCopy())
+			if err != nil {
 				failed.Store(true)
 				ctrl.LoggerFrom(ctx).Info("No Quote", "Peer", offer.Peer, "cause", err.Error())
 			}
@@ -81,6 +79,24 @@ func (a *applications) invite(ctx context.Context, seen *scene, status *v1alpha1
 	}
 	_ = group.Wait()
 	seen.uninvited = failed.Load()
+}
+
+// inviteOne asks one for an offer, unless it was asked.
+func (a *applications) inviteOne(ctx context.Context, app *v1alpha1.Application, offer *v1alpha1.AuctionOffer, spec *v1alpha1.QuoteSpec) error {
+	name := offload.RequestName(app)
+	if offer.Broker != "" {
+		return a.Members.Ask(ctx, offer.Broker, offer.Peer, name, spec)
+	}
+	there, known := a.quoteAt(offer.Peer, app)
+	if !known || there != nil && there.Spec.Deadline.Equal(&spec.Deadline) {
+		return nil // when it is known what is there, this is looked at again
+	}
+	wanted := &v1alpha1.Quote{}
+	if there != nil { // of an earlier round
+		wanted = there.DeepCopy()
+	}
+	wanted.Name, wanted.Spec = name, *spec
+	return a.sendQuote(ctx, offer.Peer, wanted)
 }
 
 // sendQuote makes the Quote, or changes the one that is there.

@@ -3,6 +3,7 @@ package market
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
@@ -51,6 +53,16 @@ type Home interface {
 	Home() v1alpha1.AdvertisementSpec
 }
 
+// Members carries Quotes and offers between this cluster and members of its brokers.
+type Members interface {
+	// Ask asks the member for an offer through the broker, unless it has been asked for the same.
+	Ask(ctx context.Context, broker, member, name string, quote *v1alpha1.QuoteSpec) error
+	// Offer is the Quote of that name with the offer of the member, nil if there is none yet.
+	Offer(ctx context.Context, broker, member, name string) *v1alpha1.Quote
+	// Changes tells of brokers through which something has come.
+	Changes(enqueue func(ctx context.Context, broker string, queue peers.Queue[reconcile.Request])) source.Source
+}
+
 // Config is what the controller needs.
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
@@ -58,8 +70,9 @@ type Config struct {
 	// Live reads our own cluster from its API server.
 	Live client.Reader
 	// Links are the connections to peers.
-	Links *peers.Links
-	Home  Home
+	Links   *peers.Links
+	Home    Home
+	Members Members
 	// Events tells users of their Applications.
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
@@ -69,8 +82,8 @@ type Config struct {
 
 // Validate reports what is missing.
 func (c *Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Links == nil || c.Home == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
-		return errors.New("market: Client, Live, Links, Home, Events, Clock and ClusterID are needed")
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Home == nil || c.Members == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
+		return errors.New("market: Client, Live, Links, Home, Members, Events, Clock and ClusterID are needed")
 	}
 	return nil
 }
@@ -90,11 +103,12 @@ func SetupWithManager(mgr ctrl.Manager, c Config) error {
 		For(&v1alpha1.Application{}).
 		Watches(&v1alpha1.Advertisement{}, unplaced).
 		Watches(&v1alpha1.NamespaceOffloading{}, unplaced).
-		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(a.atPeer), builder.WithPredicates(cutOffChanged)).
+		Watches(&v1alpha1.Peer{}, handler.EnqueueRequestsFromMapFunc(a.atPeer), builder.WithPredicates(standingChanged)).
 		WatchesRawSource(a.changesOf("Deployment")).
 		WatchesRawSource(a.changesOf("StatefulSet")).
 		WatchesRawSource(peers.Changes(c.Links, requests, a.answered)).
 		WatchesRawSource(peers.Changes(c.Links, quotes, a.answered)).
+		WatchesRawSource(c.Members.Changes(a.relayed)).
 		WatchesRawSource(peers.LinkChanges(c.Links, a.linked)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -108,13 +122,13 @@ func (a *applications) unplaced(ctx context.Context, _ client.Object) []reconcil
 	return a.those(ctx, func(app *v1alpha1.Application) bool { return app.Status.Phase != v1alpha1.ApplicationPlaced })
 }
 
-// cutOffChanged lets through what changes whether a Peer answers, or whether it is one.
-var cutOffChanged = predicate.Funcs{
+// standingChanged lets through what changes whether a Peer answers, whether it is one, or whether it comes to be one.
+var standingChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, was := e.ObjectOld.(*v1alpha1.Peer)
 		after, is := e.ObjectNew.(*v1alpha1.Peer)
-		return was && is && isCutOff(before) != isCutOff(after)
+		return was && is && (isCutOff(before) != isCutOff(after) || notIntroduced(before) != notIntroduced(after))
 	},
 }
 
@@ -132,6 +146,15 @@ func (a *applications) answered(ctx context.Context, change peers.Change, queue 
 	peer := change.Link.Peer()
 	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool {
 		return asked(app, peer) && (change.Name == "" || change.Name == offload.RequestName(app))
+	}) {
+		queue.Add(request)
+	}
+}
+
+// relayed looks at the Applications that have members asked through the broker.
+func (a *applications) relayed(ctx context.Context, broker string, queue peers.Queue[reconcile.Request]) {
+	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool {
+		return isOpen(app) && slices.ContainsFunc(app.Status.Auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Broker == broker })
 	}) {
 		queue.Add(request)
 	}

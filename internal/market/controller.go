@@ -56,6 +56,9 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 // carryOut brings about what was decided.
 func (a *applications) carryOut(ctx context.Context, seen *scene, status v1alpha1.ApplicationStatus) (reconcile.Result, error) {
 	a.invite(ctx, seen, &status)
+	if err := a.handOver(ctx, seen, &status); err != nil {
+		return reconcile.Result{}, err
+	}
 	asked, err := a.ask(ctx, seen, &status)
 	if err != nil {
 		return busy(err)
@@ -139,7 +142,7 @@ func (a *applications) ask(ctx context.Context, seen *scene, status *v1alpha1.Ap
 		wanted := seen.want(peer, status)
 		mirror := a.follow(peer, requests)
 		switch {
-		case mirror == nil && a.isForgotten(ctx, peer): // with all that we had there
+		case mirror == nil && introducerOf(status, peer) == "" && a.isForgotten(ctx, peer): // with all that we had there
 		case mirror == nil:
 			asked = append(asked, peer) // a change of the link asks for another look
 		case wanted != nil:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -115,6 +116,8 @@ func (s *scene) lost(peer string, status *v1alpha1.ApplicationStatus) string {
 		return "It refuses: " + messageOf(request)
 	case s.gone[peer]:
 		return "It is no peer any more"
+	case s.unaccepted[peer] != "":
+		return s.unaccepted[peer]
 	case s.isReplaced(peer):
 		return fmt.Sprintf("It has been cut off since %s", s.cutOff[peer].UTC().Format(time.RFC3339))
 	case s.isLate(peer, status):
@@ -261,8 +264,16 @@ func (s *scene) forbids(status *v1alpha1.ApplicationStatus, row *exchange.Row) s
 	case !s.reserves[row.Peer]:
 		return "It runs no Hanse, and so reserves nothing"
 	default:
-		return s.placement.Objection(v1alpha1.VirtualNodeName(row.Peer))
+		return s.forbidsNode(row)
 	}
+}
+
+// forbidsNode says why no pod of the namespace may go to what stands for the cluster of the row, or would stand for it; it is empty if they may.
+func (s *scene) forbidsNode(row *exchange.Row) string {
+	if s.brokers[row.Peer] != "" {
+		return s.placement.Forbids(&corev1.Pod{}, nodeOf(row))
+	}
+	return s.placement.Objection(v1alpha1.VirtualNodeName(row.Peer))
 }
 
 func union(a, b []string) []string {

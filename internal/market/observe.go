@@ -31,12 +31,17 @@ type scene struct {
 	look func() error
 	// rows are those of clusters that take pods, with what is free in them for the application. That of this cluster has no Peer.
 	rows []exchange.Row
+	// members are those of members of brokers, which only offers can bring into play; brokers are the Peers through which they are asked.
+	members []exchange.Row
+	brokers map[string]string
 	// at are our Requests for the application: peer → the Request.
 	at map[string]*v1alpha1.Request
 	// reserves are the peers that take Requests.
 	reserves map[string]bool
 	// quotes are our Quotes for the application, while offers are awaited: peer → the Quote.
 	quotes map[string]*v1alpha1.Quote
+	// unaccepted are former members that have won, and give no invitation: peer → why.
+	unaccepted map[string]string
 	// uninvited says that a peer could not be asked for an offer.
 	uninvited bool
 	// heard are the peers whose Requests are known as they are now.
@@ -63,6 +68,7 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 	seen := &scene{
 		app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{},
 		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, refused: map[string]string{}, unfit: map[place]string{}, quotes: map[string]*v1alpha1.Quote{},
+		brokers: map[string]string{}, unaccepted: map[string]string{},
 	}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})
@@ -95,16 +101,22 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 			seen.take(peer, mirror, held)
 		}
 	}
-	a.hear(seen)
+	a.hear(ctx, seen)
 	seen.look = func() error { return a.look(ctx, seen, held) }
 	return seen, nil
 }
 
 // know notes how the peer stands, which is nil if it is gone.
 func (s *scene) know(name string, peer *v1alpha1.Peer) {
+	if peer == nil && introducerOf(&s.app.Status, name) != "" {
+		return // it is about to be one
+	}
 	if peer == nil || !peer.DeletionTimestamp.IsZero() || !peer.HasRole(v1alpha1.RoleProvider) {
 		s.gone[name] = true
 		return
+	}
+	if why := notIntroduced(peer); why != "" {
+		s.unaccepted[name] = why
 	}
 	reachable := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReachable)
 	if reachable != nil && reachable.Status == metav1.ConditionFalse {
@@ -194,7 +206,7 @@ func (a *applications) look(ctx context.Context, seen *scene, held map[string]co
 	home := exchange.Row{ClusterID: a.ClusterID, Accepted: true, Open: true, Offer: a.Home.Home()}
 	home.Offer.Availability = quota.Add(home.Offer.Availability, own)
 	seen.rows = append(seen.rows, home)
-	return nil
+	return a.findMembers(ctx, seen, all.Items)
 }
 
 // count adds up what pods hold: those of the application in this cluster, which it returns, and all others of ours at peers, which it

@@ -62,6 +62,8 @@ type Facts struct {
 	Reservation *v1alpha1.RequestSpec `json:"reservation"`
 	// Quote is the Quote of a consumer.
 	Quote *v1alpha1.QuoteSpec `json:"quote"`
+	// Member is the id of the member that has asked through the peer, a Broker; empty if the peer itself has.
+	Member string `json:"member"`
 	// Prices are those that the consumer is advertised; nil is none.
 	Prices *v1alpha1.Prices `json:"prices"`
 	// Price is what all that a consumer asks for costs for an hour; nil is nothing.

@@ -139,6 +139,10 @@ func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1al
 	if err := r.client.Get(ctx, client.ObjectKey{Name: of.peer}, peer); client.IgnoreNotFound(err) != nil {
 		return bidder, nil, fmt.Errorf("read Peer %s: %w", of.peer, err)
 	}
+	from := quote.Labels[v1alpha1.LabelFrom]
+	if reason, message := barred(peer); reason != "" && from == "" { // who asks through a broker need not be let in as that is
+		return bidder, &refusal{reason: reason, message: message}, nil
+	}
 	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, peer)
 	if left != nil || err != nil {
 		return bidder, left, err
@@ -147,7 +151,7 @@ func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1al
 	bidder.Prices = prices
 	if r.config.Decider.HasPolicies(policy.Quote) {
 		answer, left := askPolicies(ctx, r.config.Decider, policy.Quote, policy.Facts{
-			Time: now, Peer: peer, Request: demand, Quote: &quote.Spec, Prices: prices, Price: exchange.PriceOf(prices, demand),
+			Time: now, Peer: peer, Request: demand, Quote: &quote.Spec, Member: from, Prices: prices, Price: exchange.PriceOf(prices, demand),
 		}, "the Quote")
 		if left != nil {
 			return bidder, left, nil

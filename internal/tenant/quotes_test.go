@@ -142,6 +142,24 @@ func TestOffersForAQuote(t *testing.T) {
 				c.ruled(policy.Quote, `deny contains "not today" if input.quote.application.name == "shop"`)
 			},
 		},
+		"of a member, through one that is no consumer": {
+			web: "1", db: "1", want: "9 for 20m: web 9 for 10m, db 9 for 10m",
+			setUp: func(c *counter) {
+				broker := peer()
+				broker.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker}
+				c.Home.Put(broker)
+				c.ruled(policy.Quote, `interest := 9 if input.member == "wismar"`)
+			},
+			change: func(q *v1alpha1.Quote) { q.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"} },
+		},
+		"of one that is no consumer": {
+			web: "1", db: "1", want: v1alpha1.ReasonParting + ": web " + v1alpha1.ReasonParting + ", db " + v1alpha1.ReasonParting, reason: v1alpha1.ReasonParting,
+			setUp: func(c *counter) {
+				broker := peer()
+				broker.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker}
+				c.Home.Put(broker)
+			},
+		},
 		"nothing after the deadline": {
 			web: "1", db: "1", want: "InvalidDeadline: web InvalidDeadline, db InvalidDeadline", reason: v1alpha1.ReasonInvalidDeadline,
 			change: func(q *v1alpha1.Quote) { q.Spec.Deadline = metav1.NewTime(q.Spec.Deadline.Add(-time.Hour)) },
@@ -238,5 +256,37 @@ func TestARequestCostsWhatWasQuoted(t *testing.T) {
 	c.Clock.Step(2 * time.Minute)
 	if got := c.ask("shop", "1", like); !meta.IsStatusConditionFalse(got.Status.Conditions, v1alpha1.ConditionAcknowledged) {
 		t.Errorf("it costs what was quoted until then: %+v", got.Status)
+	}
+}
+
+// What was offered to a member through a broker holds when it has become a peer, and for nobody else.
+func TestARequestCostsWhatWasQuotedThroughABroker(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Quote)
+		price  string
+	}{
+		"what it was offered":              {func(*v1alpha1.Quote) {}, "2m"},
+		"what another member was offered":  {func(q *v1alpha1.Quote) { q.Labels[v1alpha1.LabelFrom] = "wismar" }, "20m"},
+		"what the broker itself has asked": {func(q *v1alpha1.Quote) { q.Labels = nil }, "20m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			introduced := peer()
+			introduced.Annotations = map[string]string{v1alpha1.AnnotationIntroducedBy: "hamburg"}
+			c := newCounter(t, introduced)
+			whole := v1alpha1.Offer{Interest: 1, Price: &v1alpha1.Price{Amount: resource.MustParse("2m"), Currency: "EUR"}}
+			got := c.ask("shop", "2", func(request *v1alpha1.Request) {
+				quote := &v1alpha1.Quote{ObjectMeta: metav1.ObjectMeta{
+					Namespace: v1alpha1.TenantNamespace("hamburg"), Name: v1alpha1.RelayedName(introduced.Spec.ClusterID, "shop"),
+					Labels: map[string]string{v1alpha1.LabelFrom: introduced.Spec.ClusterID},
+				}}
+				quote.Spec = v1alpha1.QuoteSpec{Application: request.Spec.Application, Components: request.Spec.Components, ExpirationTime: request.Spec.ExpirationTime}
+				quote.Status.Whole = &whole
+				test.change(quote)
+				c.Home.Put(quote)
+			})
+			if got.Status.Price == nil || got.Status.Price.Amount.String() != test.price {
+				t.Errorf("it costs %v, want %s", got.Status.Price, test.price)
+			}
+		})
 	}
 }

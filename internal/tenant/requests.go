@@ -165,11 +165,14 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 func (r *requestReconciler) judge(
 	ctx context.Context, seen *requestFacts, demand corev1.ResourceList,
 ) (*v1alpha1.Price, *refusal, error) {
+	if reason, message := barred(seen.peer); reason != "" {
+		return nil, &refusal{reason: reason, message: message}, nil
+	}
 	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, seen.peer)
 	if left != nil || err != nil {
 		return nil, left, err
 	}
-	quote, err := local.Find(ctx, r.live, client.ObjectKeyFromObject(seen.asked), &v1alpha1.Quote{})
+	quote, err := r.quoteFor(ctx, seen)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,11 +189,23 @@ func (r *requestReconciler) judge(
 	return price, left, nil
 }
 
+// quoteFor is the Quote by which the same was offered before, nil if there is none. Who was introduced by a broker may have asked through it.
+func (r *requestReconciler) quoteFor(ctx context.Context, seen *requestFacts) (*v1alpha1.Quote, error) {
+	quote, err := local.Find(ctx, r.live, client.ObjectKeyFromObject(seen.asked), &v1alpha1.Quote{})
+	broker, from := seen.peer.Annotations[v1alpha1.AnnotationIntroducedBy], seen.peer.Spec.ClusterID
+	if quote != nil || err != nil || broker == "" {
+		return quote, err
+	}
+	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(broker), Name: v1alpha1.RelayedName(from, seen.asked.Name)}
+	quote, err = local.Find(ctx, r.live, key, &v1alpha1.Quote{})
+	if quote == nil || quote.Labels[v1alpha1.LabelFrom] != from {
+		return nil, err
+	}
+	return quote, err
+}
+
 // advertisedTo returns the prices that the consumer is advertised, or why nothing is offered to it.
 func advertisedTo(ctx context.Context, c client.Client, clusterID string, peer *v1alpha1.Peer) (*v1alpha1.Prices, *refusal, error) {
-	if reason, message := barred(peer); reason != "" {
-		return nil, &refusal{reason: reason, message: message}, nil
-	}
 	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(peer.Name), Name: clusterID}
 	offer, err := local.Find(ctx, c, key, &v1alpha1.Advertisement{})
 	if err != nil {

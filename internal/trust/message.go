@@ -35,6 +35,10 @@ const (
 	HandOver StatementType = "HandOver"
 	// HandOverAnswer answers that: the body is a HandOverResponse.
 	HandOverAnswer StatementType = "HandOverAnswer"
+	// Quote asks a member for an offer: the body is an exchange.RelayedQuote.
+	Quote StatementType = "Quote"
+	// Offer answers that: the body is an exchange.RelayedOffer.
+	Offer StatementType = "Offer"
 )
 
 // A Statement is what one cluster says to another, or to all members of a broker, through somebody who is not to be trusted.

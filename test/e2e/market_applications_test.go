@@ -119,7 +119,7 @@ func (c *cluster) expectAtComponent(t *testing.T, app *v1alpha1.Application, nam
 	if pod.Spec.NodeName != v1alpha1.VirtualNodeName(peer) {
 		t.Errorf("%s is on %s, and its component at %s", name, pod.Spec.NodeName, peer)
 	}
-	provider := map[string]*cluster{"hamburg": hamburg, "bremen": bremen}[peer]
+	provider := map[string]*cluster{"hamburg": hamburg, "bremen": bremen, "wismar": wismar}[peer]
 	eventually(t, "the pod uses what is reserved at "+peer, func(ctx context.Context) error {
 		request, err := provider.requestOf(ctx, app, c)
 		if err == nil && (request.Status.Phase != v1alpha1.RequestAcknowledged || request.Status.Used.Cpu().IsZero()) {

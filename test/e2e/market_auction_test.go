@@ -136,7 +136,7 @@ func TestInterestZero(t *testing.T) {
 // The lookup finds no cluster that is cheap enough. The peers are asked, and both offer it for half: the one with more interest wins, and
 // keeps to its price.
 func TestAuction(t *testing.T) {
-	ctx := market(t)
+	market(t)
 	bidding(t, 60, 40)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	app := auctioned(ns, "0.0016", v1alpha1.AuctionIfNeeded)
@@ -148,16 +148,22 @@ func TestAuction(t *testing.T) {
 	if o := offerOf(t, app, "bremen"); o.Interest != 40 || o.Price == nil || o.Price.Amount != "1m" {
 		t.Errorf("bremen offers %+v", o)
 	}
-	request, err := hamburg.requestOf(ctx, app, lubeck)
-	if err != nil || request.Status.Price == nil || request.Status.Price.Amount.String() != "1m" {
-		t.Errorf("hamburg asks for %+v (%v)", request.Status.Price, err)
-	}
+	hamburg.keepsTo(t, "1m", app, lubeck)
 	lubeck.shows(t, []string{"front, back", "0.001 EUR", "40"}, "hanse", "auction", "shop", "-n", ns)
 	hamburg.shows(t, []string{ns + "/shop", "60", "Offered"}, "get", "quotes", "-A")
 	lubeck.shows(t, []string{v1alpha1.ReasonAuction, v1alpha1.ReasonAuctionEnded}, "get", "events", "-n", ns)
 	lubeck.create(t, deployment(ns, "front", 1, shellSpec(forever)))
 	lubeck.expectAtComponent(t, app, "front", "hamburg")
 	lubeck.deleteAndWait(t, app)
+}
+
+// keepsTo checks that the provider takes that price of the consumer for the application.
+func (c *cluster) keepsTo(t *testing.T, price string, app *v1alpha1.Application, consumer *cluster) {
+	t.Helper()
+	request, err := c.requestOf(t.Context(), app, consumer)
+	if err != nil || request.Status.Price == nil || request.Status.Price.Amount.String() != price {
+		t.Errorf("%s asks for %+v (%v)", c.Name, request.Status.Price, err)
+	}
 }
 
 // Of offers for the same price the one with more interest wins, here where no lookup is made.

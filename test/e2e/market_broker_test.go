@@ -80,7 +80,7 @@ func (c *cluster) hasRole(t *testing.T, peer string, role v1alpha1.PeerRole, has
 		if found.Spec.Roles = slices.DeleteFunc(found.Spec.Roles, func(r v1alpha1.PeerRole) bool { return r == role }); has {
 			found.Spec.Roles = append(found.Spec.Roles, role)
 		} else {
-			found.Spec.AcceptMembers = nil
+			found.Spec.AcceptMembers, found.Spec.AskMembers = nil, nil
 		}
 		return c.Update(ctx, found)
 	})
@@ -194,6 +194,40 @@ func (c *cluster) runsThere(t *testing.T, provider *cluster) (home, remote *core
 	c.create(t, shellPod(ns, "guest", forever))
 	home = &c.awaitReadyPods(t, ns, "guest", 1)[0]
 	return home, provider.mustRemotePod(t, home)
+}
+
+// The table has nothing cheap enough, and no peer offers it for less. A member that is no peer is asked through the broker, offers it at its
+// own price for members, and wins. Then the two become peers, and the application runs there.
+func TestBrokerRelaysAuction(t *testing.T) {
+	ctx := members(t)
+	charge(t, "0.02", "0.02")
+	wismar.prices(t, "0.02")
+	wismar.policy(t, "quote", `package hanse.quote
+
+interest := 80 if input.member == "lubeck"
+
+prices := {"currency": "EUR", "perHour": {"cpu": 0.005}}
+`)
+	for c, patch := range map[*cluster]string{wismar: `{"spec":{"acceptMembers":["lubeck"]}}`, lubeck: `{"spec":{"askMembers":["wis*"]}}`} {
+		if out, err := c.Kubectl(ctx, "patch", "peer", "hamburg", "--type=merge", "-p", patch); err != nil {
+			t.Fatal(out, err)
+		}
+	}
+	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
+	app := auctioned(ns, "0.0008", v1alpha1.AuctionIfNeeded)
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	if got := at(app); !slices.Equal(got, []string{"wismar", "wismar"}) || app.Status.Price.Amount.String() != "500u" || app.Status.Auction.Round != 1 {
+		t.Errorf("it is at %v: %+v", got, app.Status)
+	}
+	if own, other := offerOf(t, app, "wismar"), offerOf(t, app, "hamburg"); own.Broker != "hamburg" || own.Interest != 80 || len(own.Won) != 2 || other.Broker != "" {
+		t.Errorf("wismar offers %+v, and the broker %+v", own, other)
+	}
+	wismar.keepsTo(t, "500u", app, lubeck)
+	lubeck.shows(t, []string{"wismar (through hamburg)", "front, back", "80"}, "hanse", "auction", "shop", "-n", ns)
+	lubeck.create(t, deployment(ns, "front", 1, shellSpec(forever)))
+	lubeck.expectAtComponent(t, app, "front", "wismar")
+	lubeck.deleteAndWait(t, app)
 }
 
 // A broker that changes what members say, says something in their name, says again what they have said before, or keeps it to itself, is

@@ -1,0 +1,135 @@
+package market
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
+)
+
+// Members of brokers take part in auctions, if the administrator wants them to be asked. Nothing is known of them by which pods could go
+// there: one that wins becomes a peer first, by an invitation that is asked for through the same broker, and is then asked for room as
+// any other winner is.
+
+// findMembers finds those that may be asked.
+func (a *applications) findMembers(ctx context.Context, seen *scene, all []v1alpha1.Peer) error {
+	if when, _ := seen.app.AuctionTerms(); when == v1alpha1.AuctionNever || !slices.ContainsFunc(all, asksMembers) {
+		return nil
+	}
+	known := &v1alpha1.MemberList{}
+	if err := a.Client.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Members: %w", err)
+	}
+	slices.SortFunc(known.Items, func(a, b v1alpha1.Member) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range known.Items {
+		member := &known.Items[i]
+		if broker := brokerFor(member, all); broker != "" {
+			seen.members = append(seen.members, rowOf(member))
+			seen.brokers[member.Name], seen.reserves[member.Name] = broker, true
+		}
+	}
+	return nil
+}
+
+func asksMembers(peer v1alpha1.Peer) bool { return len(peer.Spec.AskMembers) > 0 }
+
+// brokerFor is the broker through which the member is asked, the first by name; empty if it is not to be asked. One that is a peer is asked
+// as such.
+func brokerFor(member *v1alpha1.Member, all []v1alpha1.Peer) (found string) {
+	if !meta.IsStatusConditionTrue(member.Status.Conditions, v1alpha1.ConditionCurrent) || member.Status.Offer == nil {
+		return ""
+	}
+	for i := range all {
+		peer := &all[i]
+		switch {
+		case (peer.Name == member.Name || peer.Spec.ClusterID == member.Name) && !isJoining(peer, member.Name):
+			return ""
+		case mayAsk(peer, member) && (found == "" || peer.Name < found):
+			found = peer.Name
+		}
+	}
+	return found
+}
+
+// mayAsk reports whether the member may be asked through the peer.
+func mayAsk(peer *v1alpha1.Peer, member *v1alpha1.Member) bool {
+	return peer.HasRole(v1alpha1.RoleBroker) && peer.DeletionTimestamp.IsZero() && peer.AsksMember(member.Name) &&
+		slices.ContainsFunc(member.Status.Brokers, func(b v1alpha1.MemberBroker) bool { return b.Name == peer.Name })
+}
+
+// isJoining reports whether the Peer only waits for an invitation of the member.
+func isJoining(peer *v1alpha1.Peer, member string) bool {
+	return peer.Name == member && peer.Spec.ClusterID == member && peer.Spec.Introducer != "" && peer.DeletionTimestamp.IsZero() &&
+		!meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionSession)
+}
+
+// rowOf is what is known of the member. Its Peer will have the name of its id.
+func rowOf(member *v1alpha1.Member) exchange.Row {
+	offer := member.Status.Offer
+	return exchange.Row{ClusterID: member.Name, Peer: member.Name, Accepted: true, Open: true, Offer: v1alpha1.AdvertisementSpec{
+		ClusterID: member.Name, Availability: offer.Availability, Prices: offer.Prices, Labels: offer.Labels,
+	}}
+}
+
+// nodeOf is what would stand for the member, as far as it is known.
+func nodeOf(row *exchange.Row) *corev1.Node {
+	labels := offload.PeerLabels(row.Peer, row.Offer.Labels)
+	labels[v1alpha1.LabelType], labels[v1alpha1.LabelPeer], labels[v1alpha1.LabelClusterID] = v1alpha1.TypeVirtualNode, row.Peer, row.ClusterID
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(row.Peer), Labels: labels}}
+}
+
+// handOver makes peers of members that have won.
+func (a *applications) handOver(ctx context.Context, seen *scene, status *v1alpha1.ApplicationStatus) error {
+	for _, name := range peersOf(status.Components) {
+		broker := introducerOf(status, name)
+		if broker == "" || !a.isForgotten(ctx, name) {
+			continue
+		}
+		member := &v1alpha1.Member{}
+		if err := a.Client.Get(ctx, client.ObjectKey{Name: name}, member); err != nil {
+			if apierrors.IsNotFound(err) {
+				seen.refused[name] = "Nothing is known of it any more"
+				continue
+			}
+			return fmt.Errorf("read Member %s: %w", name, err)
+		}
+		peer := &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.PeerSpec{
+			ClusterID: name, PublicKey: member.Spec.PublicKey, Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, Introducer: broker,
+		}}
+		if err := a.Client.Create(ctx, peer, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("make a peer of member %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// introducerOf is the broker through which the peer was asked, if it has won as a member and nothing is agreed with it yet; else empty.
+func introducerOf(status *v1alpha1.ApplicationStatus, peer string) string {
+	if status.Auction == nil || !slices.ContainsFunc(status.Components, func(c v1alpha1.PlacedComponent) bool { return c.Peer == peer && !c.Acknowledged }) {
+		return ""
+	}
+	i := slices.IndexFunc(status.Auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Peer == peer })
+	if i < 0 {
+		return ""
+	}
+	return status.Auction.Offers[i].Broker
+}
+
+// notIntroduced says why the peer gives no invitation, empty if it may yet.
+func notIntroduced(peer *v1alpha1.Peer) string {
+	said := meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionIntroduced)
+	if peer.Spec.Introducer == "" || said == nil || said.Reason != v1alpha1.ReasonNotAccepted && said.Reason != v1alpha1.ReasonKeyMismatch {
+		return ""
+	}
+	return cmp.Or(said.Message, said.Reason)
+}
