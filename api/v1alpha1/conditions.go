@@ -382,6 +382,8 @@ const (
 	ReasonNotAccepted = "NotAccepted"
 	// ReasonHeard means that what a Member has said last holds.
 	ReasonHeard = "Heard"
+	// ReasonNotHeard means that no broker names a Member any more.
+	ReasonNotHeard = "NotHeard"
 	// ReasonAlreadyThere means that the pod runs at the destination already.
 	ReasonAlreadyThere = "AlreadyThere"
 	// ReasonVolumeStays means that a volume of the pod cannot be used at the destination, or, with method Surge, not by two pods at once.

@@ -33,7 +33,7 @@ type MemberOffer struct {
 	Labels map[string]Text `json:"labels,omitempty"`
 }
 
-// MemberBroker is a broker through which a member is known.
+// MemberBroker is a broker that names a member.
 type MemberBroker struct {
 	// name is that of the broker's Peer.
 	// +required
@@ -58,12 +58,17 @@ type MemberStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// brokers are those through which the member is known.
+	// brokers are those that name the member now.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Brokers []MemberBroker `json:"brokers,omitempty"`
+
+	// lastBroker is the broker that has named the member last, while none does any more.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	LastBroker string `json:"lastBroker,omitempty"`
 
 	// offer is what the member has to spare, as it said last.
 	// +optional

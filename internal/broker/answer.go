@@ -55,8 +55,8 @@ func (m *member) answerAll(ctx context.Context, seen *scene, kind trust.Statemen
 // sender is the Member that has made the statement. The error is a Refusal if that is not believed.
 func (s *scene) sender(said *trust.Statement) (*v1alpha1.Member, error) {
 	from := s.members[said.From]
-	if from == nil {
-		return nil, &trust.Refusal{Reason: v1alpha1.ReasonUnknownMember, Message: "the member has not introduced itself"}
+	if !isNamed(from) {
+		return nil, &trust.Refusal{Reason: v1alpha1.ReasonUnknownMember, Message: "the member has not introduced itself, or no broker names it any more"}
 	}
 	return from, said.Judge(from.Spec.PublicKey, 0)
 }

@@ -49,6 +49,8 @@ func (m *member) ask(ctx context.Context, seen *scene, wanted *v1alpha1.Peer) (*
 	case known == nil:
 		return notYet(v1alpha1.ReasonUnknownMember, "Nothing is known of cluster %s through %s: see `kubectl get members`",
 			wanted.Spec.ClusterID, seen.broker.Name), nil
+	case !isNamed(known):
+		return notYet(v1alpha1.ReasonNotHeard, "No broker names member %s any more, so that it cannot be asked: see `kubectl get members`", known.Name), nil
 	case wanted.Spec.PublicKey != "" && wanted.Spec.PublicKey != known.Spec.PublicKey:
 		return notYet(v1alpha1.ReasonKeyMismatch, "The key in spec.publicKey is not the one by which member %s is known. Ask its administrator",
 			known.Name), nil

@@ -42,9 +42,9 @@ const (
 	// mostFromOne is how many Messages of one member lie with another one at most: two for invitations, a request and an
 	// answer, and others for auctions.
 	mostFromOne = 8
-	// retention is for how long a Member is kept that is not heard any more.
+	// retention is for how long a Member is kept, with its key, when what it has said last does not hold any more.
 	retention = 24 * time.Hour
-	// maxMembers is how many Members are kept.
+	// maxMembers is how many Members are kept of one broker.
 	maxMembers = 2000
 	// maxBrokers is how many brokers are kept of a Member, as the definition of Members says.
 	maxBrokers = 16
@@ -89,7 +89,7 @@ func SetupWithManager(mgr ctrl.Manager, c Config) (*Quotes, error) {
 		return nil, err
 	}
 	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}
-	return &Quotes{m}, errors.Join(setUpRelay(mgr, c), setUpReaders(mgr, c), m.setUp(mgr))
+	return &Quotes{m}, errors.Join(setUpRelay(mgr, c), setUpReaders(mgr, c), m.setUp(mgr), setUpAges(mgr, c))
 }
 
 func options() controller.Options {

@@ -135,7 +135,11 @@ func TestWhyThereIsNoInvitation(t *testing.T) {
 		reason string
 		texts  []string
 	}{
-		"it is not known":    {changeWanted(func(p *v1alpha1.Peer) { p.Spec.ClusterID = "visby-id" }), v1alpha1.ReasonUnknownMember, []string{"visby-id", "get members"}},
+		"it is not known": {changeWanted(func(p *v1alpha1.Peer) { p.Spec.ClusterID = "visby-id" }), v1alpha1.ReasonUnknownMember, []string{"visby-id", "get members"}},
+		"no broker names it any more": {func(w *world) {
+			w.broker.Refuse("create Message wismar-id", noQuota)
+			w.broker.Remove(w.introduction(w.wismar))
+		}, v1alpha1.ReasonNotHeard, []string{"wismar-id", "get members"}},
 		"it has another key": {changeWanted(func(p *v1alpha1.Peer) { p.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf("x"))) }), v1alpha1.ReasonKeyMismatch, []string{"administrator"}},
 		"it does not want to": {func(w *world) {
 			testkit.Change(w.wismar.Cluster, "", "hamburg", func(p *v1alpha1.Peer) { p.Spec.AcceptMembers = []string{"lub", "xlubeck-id"} })

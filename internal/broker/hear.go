@@ -7,20 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
-	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // hear keeps a Member for each cluster that is heard through the broker, and takes the broker off those that it does not name any more.
-// One that it lies about is still named: by deleting it we would forget its key, and believe the next lie.
+// One that it lies about is still named.
 func (m *member) hear(ctx context.Context, seen *scene) {
 	named := map[string]bool{}
 	for _, object := range seen.public.List() {
@@ -38,7 +34,11 @@ func (m *member) hear(ctx context.Context, seen *scene) {
 		}
 	}
 	for id, known := range seen.members {
-		if !named[id] && (len(known.Status.Brokers) == 0 || slices.ContainsFunc(known.Status.Brokers, isBroker(seen.broker.Name))) {
+		switch {
+		case named[id]:
+		case neverHeard(known): // a manager has ended before it wrote the status
+			seen.note(m.drop(ctx, known))
+		case slices.ContainsFunc(known.Status.Brokers, isBroker(seen.broker.Name)):
 			seen.note(m.unheard(ctx, seen, known))
 		}
 	}
@@ -75,6 +75,7 @@ func (m *member) takeIn(ctx context.Context, seen *scene, said *trust.Statement)
 			return fmt.Errorf("create Member %s: %w", said.From, err)
 		}
 		seen.members[said.From] = known
+		seen.charged++
 	}
 	return m.write(ctx, seen, known, status)
 }
@@ -88,8 +89,8 @@ func believes(seen *scene, known *v1alpha1.Member, said *trust.Statement) error 
 	}
 	pinned := known.Spec.PublicKey
 	if _, found := seen.members[said.From]; !found {
-		if len(seen.members) >= maxMembers {
-			return &trust.Refusal{Reason: v1alpha1.ReasonRecipientFull, Message: "there are too many Members"}
+		if seen.charged >= maxMembers {
+			return &trust.Refusal{Reason: v1alpha1.ReasonRecipientFull, Message: "there are too many Members of that broker"}
 		}
 		if peer := peerOf(seen.peers, said.From); peer != nil && peer.Spec.PublicKey != "" {
 			pinned = peer.Spec.PublicKey
@@ -130,6 +131,7 @@ func withIntroduction(before *v1alpha1.MemberStatus, said *trust.Statement, seen
 	if last := broughtBy(status, seen.broker.Name); said.Sequence > last.Sequence && len(status.Brokers) < maxBrokers {
 		status.Brokers = append(slices.DeleteFunc(status.Brokers, isBroker(last.Name)),
 			v1alpha1.MemberBroker{Name: last.Name, Heard: metav1.NewTime(seen.now), Sequence: said.Sequence})
+		status.LastBroker = ""
 	}
 	sayWhetherCurrent(status, seen.now)
 	return status, nil
@@ -146,19 +148,29 @@ func peerOf(all []v1alpha1.Peer, clusterID string) *v1alpha1.Peer {
 	return &all[i]
 }
 
-// unheard takes the broker off a Member. One that is known through no broker is deleted.
+// unheard takes the broker off a Member. One that no broker names any more is kept, since a broker that withholds a member for a moment
+// could else introduce another key under its id.
 func (m *member) unheard(ctx context.Context, seen *scene, known *v1alpha1.Member) error {
 	status := known.Status.DeepCopy()
 	status.Brokers = slices.DeleteFunc(status.Brokers, isBroker(seen.broker.Name))
-	if len(status.Brokers) > 0 {
-		return m.write(ctx, seen, known, status)
+	if len(status.Brokers) == 0 {
+		status.LastBroker = seen.broker.Name
 	}
-	if err := m.Client.Delete(ctx, known.DeepCopy(), client.Preconditions{UID: &known.UID}); local.IgnoreStale(err) != nil {
-		return fmt.Errorf("delete Member %s: %w", known.Name, err)
-	}
-	delete(seen.members, known.Name)
-	return nil
+	sayWhetherCurrent(status, seen.now)
+	return m.write(ctx, seen, known, status)
 }
+
+// isCharged says whether the Member counts among those that are kept of the broker. One that no broker names any more counts for the last
+// that has, so that brokers which invent members take away room from themselves alone, and nothing that is pinned has to give way.
+func isCharged(known *v1alpha1.Member, broker string) bool {
+	return slices.ContainsFunc(known.Status.Brokers, isBroker(broker)) || known.Status.LastBroker == broker || neverHeard(known)
+}
+
+// neverHeard says whether a Member was made and nothing was written into it.
+func neverHeard(known *v1alpha1.Member) bool { return known.Status.Expires == nil }
+
+// isNamed says whether there is a broker that names the Member now.
+func isNamed(known *v1alpha1.Member) bool { return known != nil && len(known.Status.Brokers) > 0 }
 
 // forget takes a broker that is none any more off all Members. Every change of any other Peer comes here.
 func (m *member) forget(ctx context.Context, broker string) error {
@@ -175,51 +187,11 @@ func (m *member) forget(ctx context.Context, broker string) error {
 	return errors.Join(problems...)
 }
 
-// age says of Members that what they have said does not hold any more, and deletes those that are silent for long. It is done for those
-// of each broker, whether that answers or not.
-func (m *member) age(ctx context.Context, seen *scene) {
-	for _, known := range seen.members {
-		if known.Status.Expires == nil || !slices.ContainsFunc(known.Status.Brokers, isBroker(seen.broker.Name)) {
-			continue
-		}
-		left := known.Status.Expires.Sub(seen.now)
-		if left < -retention {
-			seen.note(m.unheard(ctx, seen, known))
-			continue
-		}
-		if left > 0 {
-			seen.soon(left)
-		}
-		status := known.Status.DeepCopy()
-		sayWhetherCurrent(status, seen.now)
-		seen.note(m.write(ctx, seen, known, status))
-	}
-}
-
-// sayWhetherCurrent sets the conditions of a Member.
-func sayWhetherCurrent(status *v1alpha1.MemberStatus, now time.Time) {
-	said := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeard, Message: "What the member has said last holds"}
-	if !status.Expires.After(now) {
-		said = metav1.Condition{
-			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpired,
-			Message: "Nothing new came from the member in time: it is cut off from its brokers, or they from this cluster",
-		}
-	}
-	for _, said.Type = range []string{v1alpha1.ConditionCurrent, v1alpha1.ConditionReady} {
-		meta.SetStatusCondition(&status.Conditions, said)
-	}
-}
-
-// write writes the status of a Member, if it is another, on top of what was seen. From then on that is what is seen.
+// write writes the status of a Member. From then on that is what is seen.
 func (m *member) write(ctx context.Context, seen *scene, known *v1alpha1.Member, status *v1alpha1.MemberStatus) error {
-	if equality.Semantic.DeepEqual(&known.Status, status) {
-		return nil
+	written, err := m.writeMember(ctx, known, status)
+	if err == nil {
+		seen.members[known.Name] = written
 	}
-	changed := known.DeepCopy()
-	changed.Status = *status
-	if err := m.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("write the status of Member %s: %w", known.Name, err)
-	}
-	seen.members[known.Name] = changed
-	return nil
+	return err
 }

@@ -77,11 +77,12 @@ func TestOldStatementsAreRefusedOnce(t *testing.T) {
 	w.expectRefused(func() { w.looks(w.lubeck) }, v1alpha1.ReasonStale)
 }
 
+var nothing = v1alpha1.MemberOffer{}
+
 func TestWhoIsNotTakenIn(t *testing.T) {
 	introduction := func(from string, sequence int64) trust.Statement {
 		return trust.Statement{Type: trust.Introduction, From: from, Sequence: sequence}
 	}
-	nothing := v1alpha1.MemberOffer{}
 	w := newWorld(t)
 	peer := testkit.Peer("visby", v1alpha1.RoleProvider)
 	peer.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf("visby")))
@@ -115,6 +116,10 @@ func TestRequestsThatAreNotBelieved(t *testing.T) {
 		"by another key": {"x", func(w *world) trust.Statement { return ask(w.lubeck, w.wismar, 1) }, body, v1alpha1.ReasonForged},
 		"by one that has not introduced itself": {"x", func(w *world) trust.Statement {
 			return trust.Statement{Type: trust.HandOver, From: "x-id", To: "wismar-id", Sequence: 1}
+		}, body, v1alpha1.ReasonUnknownMember},
+		"by one that no broker names any more": {"lubeck", func(w *world) trust.Statement {
+			w.broker.Remove(w.introduction(w.lubeck))
+			return ask(w.lubeck, w.wismar, 1)
 		}, body, v1alpha1.ReasonUnknownMember},
 		"for another": {"lubeck", func(w *world) trust.Statement {
 			return trust.Statement{Type: trust.HandOver, From: "lubeck-id", To: "visby-id", Sequence: 1}

@@ -86,9 +86,11 @@ type scene struct {
 	peers  []v1alpha1.Peer
 	// members are the Members that there are, by their ids.
 	members map[string]*v1alpha1.Member
+	// charged is how many of them count among those that are kept of the broker.
+	charged int
 	// answered are our Messages with offers that somebody has asked for and that still may count.
 	answered map[string]bool
-	again    time.Duration
+	again   time.Duration
 	// problems are what has gone wrong.
 	problems []error
 }
@@ -133,7 +135,6 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		m.clearUp(ctx, seen)
 		why = m.introduced(seen)
 	}
-	m.age(ctx, seen)
 	seen.note(say(ctx, m.Client, broker, *why))
 	return reconcile.Result{RequeueAfter: seen.again}, errors.Join(seen.problems...)
 }
@@ -160,6 +161,9 @@ func (m *member) remember(ctx context.Context, broker *v1alpha1.Peer) (*scene, e
 	}
 	for i := range known.Items {
 		seen.members[known.Items[i].Name] = &known.Items[i]
+		if isCharged(&known.Items[i], broker.Name) {
+			seen.charged++
+		}
 	}
 	return seen, nil
 }

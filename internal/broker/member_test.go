@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -117,38 +116,41 @@ func TestWhyNobodyKnowsACluster(t *testing.T) {
 func TestWhatIsSaidOfAMemberEnds(t *testing.T) {
 	w := newWorld(t)
 	w.rounds(2)
-	w.lubeck.way.Fail(errBroken) // the broker is dead
-	look := func() time.Duration { return w.Reconcile(w.lubeck.member, "", "hamburg").RequeueAfter }
+	look := func() time.Duration { return w.Reconcile(w.lubeck.ages, "", "wismar-id").RequeueAfter }
 	w.Clock.Step(introductionLife - time.Second)
 	if again := look(); again != time.Second {
 		t.Errorf("it is looked at again after %s, want when what is known ends", again)
 	}
 	w.expectKnown(w.lubeck, w.wismar, "4")
 	w.Clock.Step(time.Second)
-	look()
+	if again := look(); again != retention {
+		t.Errorf("it is looked at again after %s, want when the Member ends", again)
+	}
 	old := w.lubeck.knows("wismar-id")
 	testkit.ExpectCondition(t, old.Status.Conditions, v1alpha1.ConditionCurrent, metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	testkit.ExpectCondition(t, old.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonExpired)
 
-	for range 2 { // it comes back after its end was said, and just when that would be said
-		w.looks(w.wismar)
-		w.relays()
-		if again := w.looks(w.lubeck); again <= lookSoon {
-			t.Errorf("it is looked at again after %s, as if it had been written twice", again)
-		}
-		w.expectKnown(w.lubeck, w.wismar, "4")
-		w.Clock.Step(introductionLife)
+	w.looks(w.wismar) // it comes back
+	w.relays()
+	if again := w.looks(w.lubeck); again <= lookSoon {
+		t.Errorf("it is looked at again after %s, as if it had been written twice", again)
 	}
+	w.expectKnown(w.lubeck, w.wismar, "4")
 
-	w.lubeck.way.Fail(errBroken)
-	w.Clock.Step(introductionLife + retention + time.Second)
+	w.Clock.Step(introductionLife + retention - time.Second)
 	look()
-	if w.lubeck.knows("wismar-id") != nil {
-		t.Errorf("one that is silent for more than %s is still known", retention)
+	if w.lubeck.knows("wismar-id") == nil {
+		t.Errorf("one that is silent for less than %s is not known any more", retention)
 	}
+	w.Clock.Step(time.Second)
+	if again := look(); w.lubeck.knows("wismar-id") != nil || again != 0 {
+		t.Errorf("one that is silent for %s is still known", retention)
+	}
+	look() // it is gone
 }
 
-func TestAMemberIsKnownForAsLongAsABrokerNamesIt(t *testing.T) {
+// A broker that withholds a member, or is left, could else introduce another key under its id.
+func TestTheKeyOfAMemberOutlivesItsBrokers(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"the member leaves": func(w *world) {
 			w.broker.Remove(w.said(tenantOf(w.wismar), v1alpha1.MessageIntroduction))
@@ -163,13 +165,51 @@ func TestAMemberIsKnownForAsLongAsABrokerNamesIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.rounds(2)
+			testkit.Change(w.lubeck.Cluster, "", "wismar-id", func(m *v1alpha1.Member) { m.Status.HandOverSequence = 7 })
 			w.expectKnown(w.lubeck, w.wismar, "4")
 			end(w)
 			w.looks(w.lubeck)
-			if known := w.lubeck.knows("wismar-id"); known != nil {
-				t.Errorf("it is still known: %+v", known.Status)
+			until := w.Clock.Now().Add(introductionLife + retention).UTC()
+			kept := w.expectNotHeard(w.lubeck, w.wismar, "hamburg", until.Format(time.RFC3339), "delete the Member")
+			if len(kept.Status.Brokers) > 0 || kept.Status.LastBroker != "hamburg" || kept.Status.HandOverSequence != 7 {
+				t.Errorf("what is kept is %+v", kept.Status)
+			}
+			w.lubeck.Writes()
+			w.looks(w.lubeck)
+			w.Reconcile(w.lubeck.ages, "", "wismar-id")
+			w.Clock.Step(introductionLife)
+			w.Reconcile(w.lubeck.ages, "", "wismar-id") // what it has said would not hold any more either
+			w.lubeck.ExpectWrites()
+
+			w.lubeck.Put(brokerPeer("hamburg")) // as before, if it was left
+			other := w.says(keyOf("x"), v1alpha1.MembersNamespace, "wismar-id",
+				trust.Statement{Type: trust.Introduction, From: "wismar-id", Sequence: w.Clock.Now().UnixNano()}, v1alpha1.MemberOffer{})
+			w.expectRefused(func() { w.looks(w.lubeck) }, v1alpha1.ReasonForged, v1alpha1.ReasonExpired) // of old is what lubeck has said itself
+			w.expectNotHeard(w.lubeck, w.wismar)
+
+			w.broker.Remove(other)
+			w.Clock.Step(introductionPause)
+			w.rounds(2)
+			if again := w.expectKnown(w.lubeck, w.wismar, "4"); again.UID != kept.UID || again.Status.LastBroker != "" {
+				t.Errorf("it comes back as %+v", again)
 			}
 		})
+	}
+}
+
+func TestTheKeyOfAMemberEnds(t *testing.T) {
+	w := newWorld(t)
+	w.rounds(2)
+	w.lubeck.Remove(testkit.Peer("hamburg"))
+	w.looks(w.lubeck)
+	w.Clock.Step(introductionLife)
+	if again := w.Reconcile(w.lubeck.ages, "", "wismar-id").RequeueAfter; again != retention {
+		t.Errorf("it is looked at again after %s, want %s", again, retention)
+	}
+	w.Clock.Step(retention)
+	w.Reconcile(w.lubeck.ages, "", "wismar-id")
+	if w.lubeck.knows("wismar-id") != nil {
+		t.Error("it is still known")
 	}
 }
 
@@ -217,11 +257,20 @@ func TestTwoBrokersOneMember(t *testing.T) {
 	bremen.Remove(&v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: "wismar-id"}})
 	look()
 	expect("3", "hamburg")
+	w.broker.Remove(w.introduction(w.wismar))
+	look()
+	w.expectNotHeard(w.lubeck, w.wismar, "hamburg as the last")
+	introduces(bremen, now+4, "4")
+	look()
+	expect("4", "bremen")
 }
 
 func TestWhatNobodyHasNamedIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	w.lubeck.Put(&v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "x-id"}}) // a manager has ended before it wrote the status
+	if again := w.Reconcile(w.lubeck.ages, "", "x-id").RequeueAfter; again <= 0 || again > retention || w.lubeck.knows("x-id") == nil {
+		t.Errorf("it is deleted before it was looked for at brokers, or looked at again after %s", again)
+	}
 	w.looks(w.lubeck)
 	if w.lubeck.knows("x-id") != nil {
 		t.Error("it is still there")
@@ -277,12 +326,9 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 	}
 }
 
-func TestThereIsRoomForSoManyMembers(t *testing.T) {
+func TestThereIsRoomForSoManyMembersOfOneBroker(t *testing.T) {
 	said := &trust.Statement{Type: trust.Introduction, From: "x-id", Key: "k", Sequence: 1}
-	seen := &scene{broker: brokerPeer("hamburg"), members: map[string]*v1alpha1.Member{}}
-	for i := range maxMembers {
-		seen.members[strings.Repeat("a", i)] = &v1alpha1.Member{}
-	}
+	seen := &scene{broker: brokerPeer("hamburg"), members: map[string]*v1alpha1.Member{}, charged: maxMembers}
 	known := &v1alpha1.Member{Spec: v1alpha1.MemberSpec{PublicKey: "k"}}
 	why := &trust.Refusal{}
 	if err := believes(seen, known, said); !errors.As(err, &why) || why.Reason != v1alpha1.ReasonRecipientFull {
@@ -291,6 +337,36 @@ func TestThereIsRoomForSoManyMembers(t *testing.T) {
 	seen.members["x-id"] = known
 	if err := believes(seen, known, said); err != nil {
 		t.Errorf("one of them is answered with %v", err)
+	}
+}
+
+// A broker that invents members, and takes them back, takes away room from itself alone, and has none forgotten that it withholds.
+func TestForWhichBrokersAMemberCounts(t *testing.T) {
+	w := newWorld(t)
+	expires := metav1.NewTime(w.Clock.Now())
+	for name, status := range map[string]v1alpha1.MemberStatus{
+		"named":      {Brokers: []v1alpha1.MemberBroker{{Name: "hamburg", Heard: expires}}, Expires: &expires},
+		"by-two":     {Brokers: []v1alpha1.MemberBroker{{Name: "hamburg", Heard: expires}, {Name: "bremen", Heard: expires}}, Expires: &expires},
+		"named-once": {LastBroker: "hamburg", Expires: &expires},
+		"made-alone": {},
+	} {
+		w.lubeck.Put(&v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: status})
+	}
+	for broker, want := range map[string]int{"hamburg": 4, "bremen": 2, "kiel": 1} {
+		seen, err := w.lubeck.remember(t.Context(), brokerPeer(broker))
+		if err != nil || seen.charged != want {
+			t.Errorf("%d Members count for %s, want %d: %v", seen.charged, broker, want, err)
+		}
+	}
+	w.says(keyOf("visby"), v1alpha1.MembersNamespace, "visby-id", trust.Statement{Type: trust.Introduction, From: "visby-id", Sequence: 1}, nothing)
+	w.lubeck.way.Heal()
+	seen, err := w.lubeck.observe(t.Context(), brokerPeer("hamburg"))
+	if err != nil || w.lubeck.connect(seen) != nil {
+		t.Fatal(err)
+	}
+	w.lubeck.hear(t.Context(), seen)
+	if seen.charged != 5 {
+		t.Errorf("with one more, %d count for hamburg", seen.charged)
 	}
 }
 

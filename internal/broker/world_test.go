@@ -38,6 +38,7 @@ type world struct {
 type cluster struct {
 	*testkit.Cluster
 	*member
+	ages  *ages
 	links *peerstest.World
 	way   *peerstest.Peer // to hamburg
 	key   ed25519.PrivateKey
@@ -74,6 +75,7 @@ func (w *world) newMember(name string) *cluster {
 	c.member = &member{Config: Config{
 		Client: own.Client, Live: own.Client, Links: c.links.Links, Clock: w.Clock, ClusterID: name + "-id", Key: c.key,
 	}, direct: local.Uncached(own.Client, own.Client)}
+	c.ages = &ages{c.Config}
 	c.way = c.joins("hamburg", v1alpha1.TenantNamespace(name), w.broker)
 	return c
 }
@@ -187,6 +189,22 @@ func (w *world) expectKnown(by, of *cluster, cpu string) *v1alpha1.Member {
 	testkit.ExpectCondition(w, known.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonHeard)
 	if got := known.Status.Offer.Availability.Cpu().String(); got != cpu {
 		w.Errorf("%s is said to have %s CPUs to spare, want %s", of.ClusterID, got, cpu)
+	}
+	return known
+}
+
+// expectNotHeard checks that the member is known by the key that was pinned, and that nothing that is known of it holds.
+func (w *world) expectNotHeard(by, of *cluster, texts ...string) *v1alpha1.Member {
+	w.Helper()
+	known := by.knows(of.ClusterID)
+	if known == nil {
+		w.Fatalf("%s does not know %s", by.ClusterID, of.ClusterID)
+	}
+	for _, kind := range []string{v1alpha1.ConditionCurrent, v1alpha1.ConditionReady} {
+		testkit.ExpectCondition(w, known.Status.Conditions, kind, metav1.ConditionFalse, v1alpha1.ReasonNotHeard, texts...)
+	}
+	if known.Spec.PublicKey != trust.FormatPublicKey(publicOf(of.key)) {
+		w.Errorf("%s is known by key %s", known.Name, known.Spec.PublicKey)
 	}
 	return known
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // members marks a story in which lubeck and wismar, which are no peers, are members of hamburg. wismar has joined it for that alone.
@@ -31,6 +34,7 @@ func members(t *testing.T) context.Context {
 			c.forget(t, "wismar")
 		}
 		lubeck.isMemberNoMore(t)
+		wismar.knowsNobody(t)
 	})
 	lubeck.becomesMemberOf(t, hamburg)
 	token, err := hamburg.Hanse(ctx, "invite", "wismar", "--member")
@@ -59,14 +63,33 @@ func (c *cluster) isMemberNoMore(t *testing.T) {
 		c.hasRole(t, broker.Name, v1alpha1.RoleBroker, false)
 		broker.hasRole(t, c.Name, v1alpha1.RoleMember, false)
 	}
-	eventuallyAfter(t, c.Name+" knows no members", func(ctx context.Context) error {
+	c.knowsNobody(t)
+}
+
+// knowsNobody has a cluster without brokers know no members. Of those that it knew it keeps the keys, which are deleted here.
+func (c *cluster) knowsNobody(t *testing.T) {
+	t.Helper()
+	eventuallyAfter(t, c.Name+" knows members by their keys alone", func(ctx context.Context) error {
 		all := &v1alpha1.MemberList{}
-		err := c.List(ctx, all)
-		if err == nil && len(all.Items) > 0 {
-			err = fmt.Errorf("there is %s", all.Items[0].Name)
+		if err := c.List(ctx, all); err != nil {
+			return err
 		}
-		return err
+		for i := range all.Items {
+			if err := notHeard(&all.Items[i]); err != nil {
+				return err
+			}
+		}
+		return c.DeleteAllOf(ctx, &v1alpha1.Member{})
 	})
+}
+
+// notHeard says what is wrong if the member is not known by its key alone.
+func notHeard(member *v1alpha1.Member) error {
+	current := meta.FindStatusCondition(member.Status.Conditions, v1alpha1.ConditionCurrent)
+	if len(member.Status.Brokers) > 0 || current == nil || current.Status != metav1.ConditionFalse || current.Reason != v1alpha1.ReasonNotHeard {
+		return fmt.Errorf("what is known of %s is %+v", member.Name, member.Status)
+	}
+	return nil
 }
 
 // hasRole gives the Peer the role, or takes it away.
@@ -283,13 +306,51 @@ func TestHostileBroker(t *testing.T) {
 	if _, err := lubeck.peer(ctx, "wismar"); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("wismar has become a peer: %v", err)
 	}
-	// It keeps to itself what members say.
+	// It keeps to itself what the member says, and then has it say something by another key, as if it were heard for the first time.
 	if err := hamburg.Delete(ctx, newest); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "wismar is not known any more", func(ctx context.Context) error { return lubeck.isGone(ctx, heard) })
+	lubeck.hearsNoMore(t, heard)
+	impostor := impostorOf(t, wismar)
+	lubeck.refuses(t, v1alpha1.ReasonForged, func() { hamburg.create(t, impostor) })
+	lubeck.hearsNoMore(t, heard)
+	if err := hamburg.Delete(ctx, impostor); err != nil {
+		t.Fatal(err)
+	}
 	hamburg.scale(ctx, t, "manager", "1")
 	lubeck.hears(t, wismar, hamburg)
+}
+
+// hearsNoMore waits until no broker names the member to the cluster, which knows it by the key that it knew.
+func (c *cluster) hearsNoMore(t *testing.T, heard *v1alpha1.Member) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s hears no more of %s", c.Name, heard.Name), func(ctx context.Context) error {
+		now := &v1alpha1.Member{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(heard), now); err != nil {
+			return err
+		}
+		if now.UID != heard.UID || now.Spec != heard.Spec {
+			return fmt.Errorf("it is another: %+v", now)
+		}
+		return notHeard(now)
+	})
+}
+
+// impostorOf is an introduction of a cluster that has the id of another one.
+func impostorOf(t *testing.T, other *cluster) *v1alpha1.Message {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	spec, err := trust.SignStatement(key, trust.Statement{
+		Type: trust.Introduction, From: other.Name, Sequence: now.UnixNano(), Expires: now.Add(10 * time.Minute),
+	}, v1alpha1.MemberOffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, other.Name), Spec: *spec}
 }
 
 // A lie is what a broker has in the place of what wismar has said, and why that is refused.
@@ -302,20 +363,15 @@ type lie struct {
 func (c *cluster) doesNotBelieve(t *testing.T, lie lie, heard *v1alpha1.Member) {
 	t.Helper()
 	ctx := t.Context()
-	before := c.refusedStatements(ctx, t, lie.reason)
-	eventually(t, "the broker "+lie.what, func(ctx context.Context) error {
-		now := &v1alpha1.Message{}
-		if err := hamburg.Get(ctx, client.ObjectKey{Namespace: v1alpha1.MembersNamespace, Name: heard.Name}, now); err != nil {
-			return err
-		}
-		now.Spec = lie.spec
-		return hamburg.Update(ctx, now)
-	})
-	eventually(t, c.Name+" refuses that as "+lie.reason, func(ctx context.Context) error {
-		if now := c.refusedStatements(ctx, t, lie.reason); now <= before {
-			return fmt.Errorf("%d statements were refused, as before", now)
-		}
-		return nil
+	c.refuses(t, lie.reason, func() {
+		eventually(t, "the broker "+lie.what, func(ctx context.Context) error {
+			now := &v1alpha1.Message{}
+			if err := hamburg.Get(ctx, client.ObjectKey{Namespace: v1alpha1.MembersNamespace, Name: heard.Name}, now); err != nil {
+				return err
+			}
+			now.Spec = lie.spec
+			return hamburg.Update(ctx, now)
+		})
 	})
 	now := &v1alpha1.Member{}
 	if err := c.Get(ctx, client.ObjectKeyFromObject(heard), now); err != nil {
@@ -324,6 +380,19 @@ func (c *cluster) doesNotBelieve(t *testing.T, lie lie, heard *v1alpha1.Member) 
 	if diff := cmp.Diff(heard.Status.Offer, now.Status.Offer); diff != "" || now.Spec != heard.Spec {
 		t.Errorf("a broker that %s has changed what is known: %s", lie.what, diff)
 	}
+}
+
+// refuses expects that the cluster refuses for the reason what is said to it.
+func (c *cluster) refuses(t *testing.T, reason string, say func()) {
+	t.Helper()
+	before := c.refusedStatements(t.Context(), t, reason)
+	say()
+	eventually(t, c.Name+" refuses that as "+reason, func(ctx context.Context) error {
+		if now := c.refusedStatements(ctx, t, reason); now <= before {
+			return fmt.Errorf("%d statements were refused, as before", now)
+		}
+		return nil
+	})
 }
 
 var refusedMetric = regexp.MustCompile(`(?m)^hanse_statements_refused_total\{broker="hamburg",reason="(\w+)"\} (\d+)`)
@@ -346,7 +415,7 @@ func (c *cluster) refusedStatements(ctx context.Context, t *testing.T, reason st
 }
 
 // A member that writes in another's name, or to nobody, is told on its own Message, and nobody else hears of it. One that leaves a
-// broker is known through the other, and then not at all; neither broker keeps anything of it.
+// broker is known through the other, and then by its key alone; neither broker keeps anything of it.
 func TestLeaveBroker(t *testing.T) {
 	ctx := members(t)
 	lubeck.becomesMemberOf(t, bremen)
@@ -357,7 +426,7 @@ func TestLeaveBroker(t *testing.T) {
 	if _, err := wismar.Hanse(ctx, "join", strings.TrimSpace(token), "--broker"); err != nil {
 		t.Fatal(err)
 	}
-	lubeck.hears(t, wismar, hamburg, bremen) // TestTwoBrokers: one row
+	known := lubeck.hears(t, wismar, hamburg, bremen) // TestTwoBrokers: one row
 	hamburg.refusesMessage(t, v1alpha1.ReasonForged)
 
 	if _, err := wismar.Hanse(ctx, "unpeer", "hamburg"); err != nil {
@@ -374,12 +443,12 @@ func TestLeaveBroker(t *testing.T) {
 	if _, err := wismar.Hanse(ctx, "unpeer", "bremen"); err != nil {
 		t.Fatal(err)
 	}
-	gone := &v1alpha1.Member{ObjectMeta: named("wismar")}
-	eventually(t, "lubeck does not know wismar any more, nor wismar anybody", func(ctx context.Context) error {
+	lubeck.hearsNoMore(t, known)
+	eventually(t, "wismar hears of nobody any more", func(ctx context.Context) error {
 		all := &v1alpha1.MemberList{}
-		err := errors.Join(lubeck.isGone(ctx, gone), wismar.List(ctx, all))
-		if err == nil && len(all.Items) > 0 {
-			err = fmt.Errorf("wismar knows %s", all.Items[0].Name)
+		err := wismar.List(ctx, all)
+		for i := range all.Items {
+			err = errors.Join(err, notHeard(&all.Items[i]))
 		}
 		return err
 	})
