@@ -3,12 +3,14 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -400,5 +402,23 @@ func TestWhoseBrokersAreLookedAt(t *testing.T) {
 		if diff := cmp.Diff(test.want, test.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestAnIntroductionFitsIntoAStatement(t *testing.T) {
+	w := newWorld(t)
+	ad := toSpare("lubeck-id", "4")
+	ad.Spec.Labels, ad.Spec.Prices = map[string]v1alpha1.Text{}, &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{}}
+	for i := range 64 {
+		name := fmt.Sprintf("%sexample/%s-%02d", strings.Repeat("a.", 115), strings.Repeat("b", 60), i)
+		ad.Spec.Labels[name] = v1alpha1.Text(strings.Repeat("x", 63))
+		ad.Spec.Availability[corev1.ResourceName(name)] = resource.MustParse("9007199254740992")
+		ad.Spec.Prices.PerHour[corev1.ResourceName(name)] = resource.MustParse("123456789.123456789")
+	}
+	w.lubeck.Put(ad)
+	w.rounds(2)
+	known := w.expectKnown(w.wismar, w.lubeck, "4")
+	if len(known.Status.Offer.Labels) < 10 || len(known.Status.Offer.Availability) < 10 {
+		t.Errorf("little is said: %+v", known.Status.Offer)
 	}
 }

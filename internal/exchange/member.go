@@ -2,12 +2,15 @@ package exchange
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -48,25 +51,56 @@ func ReadMemberOffer(body []byte) (*v1alpha1.MemberOffer, error) {
 	return offer, nil
 }
 
-// MemberOfferOf is what of an advertisement is told to the members of a broker, the first 32 of each by name.
+// MemberOfferOf is what of an advertisement is told to the members of a broker: the first 32 resources and labels by name, and no more
+// of them than fits into a statement. Resources of nodes themselves come before those of devices.
 func MemberOfferOf(ad *v1alpha1.AdvertisementSpec) v1alpha1.MemberOffer {
-	offer := v1alpha1.MemberOffer{Availability: firstOf(ad.Availability), Labels: firstOf(ad.Labels)}
+	offer := v1alpha1.MemberOffer{Availability: corev1.ResourceList{}, Labels: map[string]v1alpha1.Text{}}
+	labels := slices.Sorted(maps.Keys(ad.Labels))
+	for _, key := range firstOf(labels, func(key string) int { return textOf(key, ad.Labels[key]) }) {
+		offer.Labels[key] = ad.Labels[key]
+	}
+	asked := map[corev1.ResourceName]resource.Quantity{}
 	if ad.Prices != nil {
-		offer.Prices = &v1alpha1.Prices{Currency: ad.Prices.Currency, PerHour: firstOf(ad.Prices.PerHour)}
+		asked = ad.Prices.PerHour
+		offer.Prices = &v1alpha1.Prices{Currency: ad.Prices.Currency, PerHour: map[corev1.ResourceName]resource.Quantity{}}
 	}
 	if ad.Phase != "" && ad.Phase != v1alpha1.OfferOpen {
-		offer.Availability = corev1.ResourceList{} // nobody new is let in
+		return offer // nobody new is let in
+	}
+	resources := slices.SortedFunc(maps.Keys(ad.Availability), func(a, b corev1.ResourceName) int {
+		return cmp.Or(strings.Count(string(a), "/")-strings.Count(string(b), "/"), cmp.Compare(a, b))
+	})
+	// With its price: one whose price were left out would seem to be free.
+	for _, name := range firstOf(resources, func(name corev1.ResourceName) int {
+		return textOf(name, ad.Availability[name]) + textOf(name, asked[name])
+	}) {
+		offer.Availability[name] = ad.Availability[name]
+		if price, there := asked[name]; there {
+			offer.Prices.PerHour[name] = price
+		}
 	}
 	return offer
 }
 
-func firstOf[M ~map[K]V, K cmp.Ordered, V any](all M) M {
-	if len(all) <= mostOfMember {
-		return all
+// maxTold bounds the text of what members are told of resources, and of labels. Both fit into a statement, which has 16 KiB.
+const maxTold = 7 << 10
+
+// firstOf are the first of the names that members are told.
+func firstOf[K ~string](names []K, text func(K) int) []K {
+	left := maxTold
+	for i, name := range names {
+		if left -= text(name); left < 0 || i == mostOfMember {
+			return names[:i]
+		}
 	}
-	first := M{}
-	for _, key := range slices.Sorted(maps.Keys(all))[:mostOfMember] {
-		first[key] = all[key]
+	return names
+}
+
+// textOf is how many bytes the entry takes in a map.
+func textOf(key, value any) int {
+	text, err := json.Marshal([]any{key, value}) // has as many commas and such as an entry
+	if err != nil {
+		return maxTold // nothing that could be told
 	}
-	return first
+	return len(text)
 }

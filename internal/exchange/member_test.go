@@ -3,6 +3,8 @@ package exchange
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +115,41 @@ func TestMembersAreToldOfAnOffer(t *testing.T) {
 	}
 	if _, first := MemberOfferOf(wide).Labels["l00"]; !first {
 		t.Error("the first by name are not told")
+	}
+}
+
+func TestMembersAreToldNoMoreThanFits(t *testing.T) {
+	long := func(i int) string {
+		part := strings.Repeat("a", 63)
+		return fmt.Sprintf("%s.%s.%s.%s/%s%02d", part, part, part, part[:61], part[:61], i)
+	}
+	ad := &v1alpha1.AdvertisementSpec{
+		Availability: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
+		Prices:       &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{corev1.ResourceMemory: resource.MustParse("0.000000001Gi")}},
+		Labels:       map[string]v1alpha1.Text{},
+	}
+	for i := range mostOfMember {
+		name := corev1.ResourceName(long(i))
+		ad.Availability[name], ad.Prices.PerHour[name] = MaxQuantity(name), resource.MustParse("123456789.123456789")
+		ad.Prices.PerHour[corev1.ResourceName(fmt.Sprintf("a%d", i))] = resource.MustParse("1") // of what there is nothing
+		ad.Labels[long(i)] = v1alpha1.Text(strings.Repeat("x", 63))
+	}
+	told := MemberOfferOf(ad)
+	body, err := json.Marshal(told)
+	if err != nil || len(body) > 2*maxTold+100 || len(body) < 2*maxTold-2000 {
+		t.Fatalf("%d bytes are told: %v", len(body), err)
+	}
+	if _, err := ReadMemberOffer(body); err != nil {
+		t.Errorf("members refuse it: %v", err)
+	}
+	resources, priced := slices.Sorted(maps.Keys(told.Availability)), slices.Sorted(maps.Keys(told.Prices.PerHour))
+	if want := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}; !slices.Contains(resources, want[0]) || !slices.Contains(resources, want[1]) {
+		t.Errorf("members are told of %s, without %s", resources, want)
+	}
+	// What has no price would seem to be free, as cpu is.
+	free := func(name corev1.ResourceName) bool { return name == corev1.ResourceCPU }
+	if diff := cmp.Diff(slices.DeleteFunc(resources, free), priced); diff != "" {
+		t.Errorf("resources and their prices (-told +priced):\n%s", diff)
 	}
 }
 
