@@ -55,9 +55,11 @@ const (
 	ConditionComplete = "Complete"
 	// ConditionAcknowledged says that the provider has reserved what a Request asks for.
 	ConditionAcknowledged = "Acknowledged"
-	// ConditionIntroduced says of a Broker that its other members know this cluster, of a Member that it may be known, and of a Peer with
-	// an introducer how asking for its invitation goes.
+	// ConditionIntroduced says of a Broker that its other members know this cluster, and of a Peer with an introducer how asking for its
+	// invitation goes. Of one that is both it says the latter until there is a session.
 	ConditionIntroduced = "Introduced"
+	// ConditionAdmitted says of a Member that it reads what other members say, and is heard by them.
+	ConditionAdmitted = "Admitted"
 	// ConditionRelayed says that a broker has brought a Message to whom it is for.
 	ConditionRelayed = "Relayed"
 	// ConditionCurrent says that what is known of a Member is not out of date.
@@ -364,6 +366,8 @@ const (
 	ReasonNotCounted = "NotCounted"
 	// ReasonIntroduced means that the other members of a broker know this cluster, or that an invitation came through one.
 	ReasonIntroduced = "Introduced"
+	// ReasonAdmitted means that a member reads what others say, and is heard by them.
+	ReasonAdmitted = "Admitted"
 	// ReasonRelayed means that a broker has brought a Message to whom it is for.
 	ReasonRelayed = "Relayed"
 	// ReasonBrokerDisabled means that this cluster is no broker: the value broker.enabled of the chart is not set.

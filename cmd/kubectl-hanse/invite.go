@@ -155,11 +155,11 @@ func awaitMembership(ctx context.Context, c client.Client, name string) error {
 		if err != nil {
 			return false, err
 		}
-		introduced := currentCondition(peer, v1alpha1.ConditionIntroduced)
-		if introduced == nil || introduced.Reason != v1alpha1.ReasonBrokerDisabled {
-			return introduced != nil && introduced.Status == metav1.ConditionTrue, nil
+		admitted := currentCondition(peer, v1alpha1.ConditionAdmitted)
+		if admitted == nil || admitted.Reason != v1alpha1.ReasonBrokerDisabled {
+			return admitted != nil && admitted.Status == metav1.ConditionTrue, nil
 		}
-		err = fmt.Errorf("%s is no member yet%s. Then do the same again", name, because(introduced))
+		err = fmt.Errorf("%s is no member yet%s. Then do the same again", name, because(admitted))
 		if enabled, findErr := read(ctx, c, "", v1alpha1.MembersNamespace, &corev1.Namespace{}); enabled || findErr != nil {
 			return false, errors.Join(err, findErr) // it was enabled just now, which the manager sees within a minute
 		}

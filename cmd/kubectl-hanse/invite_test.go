@@ -53,7 +53,7 @@ func TestInviteSaysHowToBecomeAMember(t *testing.T) {
 			return err
 		}
 		peer := written.(*v1alpha1.Peer)
-		setCondition(peer, v1alpha1.ConditionIntroduced, metav1.ConditionTrue, v1alpha1.ReasonIntroduced, "")
+		setCondition(peer, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "")
 		return c.Update(ctx, peer)
 	}
 	command, out, told := listener()
@@ -182,16 +182,16 @@ func TestPeersThatHaveJoinedAreInvitedOnlyOnRequest(t *testing.T) {
 func TestAPeerThatHasJoinedBecomesAMemberWithoutAnInvitation(t *testing.T) {
 	enabled := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MembersNamespace}}}
 	for name, test := range map[string]struct {
-		introduced metav1.ConditionStatus
-		reason     string
-		there      []client.Object
-		says       string // in an error, "" if there is none
-		final      bool   // it is not waited for
+		admitted metav1.ConditionStatus
+		reason   string
+		there    []client.Object
+		says     string // in an error, "" if there is none
+		final    bool   // it is not waited for
 	}{
-		"here":                  {introduced: metav1.ConditionTrue, reason: v1alpha1.ReasonIntroduced},
-		"where is no broker":    {introduced: metav1.ConditionFalse, reason: v1alpha1.ReasonBrokerDisabled, says: "set broker.enabled", final: true},
-		"where is a broker now": {introduced: metav1.ConditionFalse, reason: v1alpha1.ReasonBrokerDisabled, there: enabled, says: "set broker.enabled"},
-		"where nobody notices":  {introduced: metav1.ConditionUnknown, says: "kubectl hanse check"},
+		"here":                  {admitted: metav1.ConditionTrue, reason: v1alpha1.ReasonAdmitted},
+		"where is no broker":    {admitted: metav1.ConditionFalse, reason: v1alpha1.ReasonBrokerDisabled, says: "set broker.enabled", final: true},
+		"where is a broker now": {admitted: metav1.ConditionFalse, reason: v1alpha1.ReasonBrokerDisabled, there: enabled, says: "set broker.enabled"},
+		"where nobody notices":  {admitted: metav1.ConditionUnknown, says: "kubectl hanse check"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			peer := newPeer("lubeck", v1alpha1.RoleConsumer)
@@ -200,7 +200,7 @@ func TestAPeerThatHasJoinedBecomesAMemberWithoutAnInvitation(t *testing.T) {
 			w := newWorld(t, append(test.there, peer)...)
 			w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
 				member := written.(*v1alpha1.Peer)
-				setCondition(member, v1alpha1.ConditionIntroduced, test.introduced, test.reason, "set broker.enabled")
+				setCondition(member, v1alpha1.ConditionAdmitted, test.admitted, test.reason, "set broker.enabled")
 				return c.Update(ctx, member)
 			}
 			command, out, told := listener()

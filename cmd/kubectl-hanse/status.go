@@ -326,6 +326,9 @@ func peerNotes(peer *peerStatus) []string {
 	if introduced := meta.FindStatusCondition(peer.Conditions, v1alpha1.ConditionIntroduced); introduced != nil {
 		add(introduced.Status == metav1.ConditionFalse, "it is not introduced: %s", introduced.Message)
 	}
+	if admitted := meta.FindStatusCondition(peer.Conditions, v1alpha1.ConditionAdmitted); admitted != nil {
+		add(admitted.Status == metav1.ConditionFalse, "it is no member yet: %s", admitted.Message)
+	}
 	add(peer.Offer.refused(), "its offer is refused: %s", peer.Offer.Message)
 	add(peer.Offer.Reason == v1alpha1.ReasonPendingApproval, "%s", pending(peer.Name, peer.Offer.Message))
 	add(peer.Node.Closed != "" && len(notes) == 0, "its node takes no new pods: %s", peer.Node.Closed)

@@ -121,6 +121,7 @@ func friend() []client.Object {
 	setCondition(peer, v1alpha1.ConditionSession, metav1.ConditionTrue, v1alpha1.ReasonReady, "the credentials are good")
 	setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvited, "danzig has not joined yet")
 	setCondition(peer, v1alpha1.ConditionIntroduced, metav1.ConditionFalse, v1alpha1.ReasonPending, "its members do not know us yet")
+	setCondition(peer, v1alpha1.ConditionAdmitted, metav1.ConditionFalse, v1alpha1.ReasonBrokerDisabled, "this cluster is no broker")
 	found := newPeer("stralsund")
 	found.Status.DiscoveredServers = []string{"https://198.51.100.9:6443"}
 	setCondition(found, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDiscovered, "only found")

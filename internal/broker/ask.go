@@ -27,7 +27,7 @@ func (m *member) askAll(ctx context.Context, seen *scene) {
 		said, err := m.ask(ctx, seen, wanted.DeepCopy())
 		seen.note(err)
 		if said != nil {
-			seen.note(say(ctx, m.Client, wanted, *said))
+			seen.note(introduced.say(ctx, m.Client, wanted, *said))
 		}
 	}
 }
@@ -35,9 +35,12 @@ func (m *member) askAll(ctx context.Context, seen *scene) {
 // ask asks for the invitation of one Peer, and returns how that stands.
 func (m *member) ask(ctx context.Context, seen *scene, wanted *v1alpha1.Peer) (*metav1.Condition, error) {
 	message, request := m.ourRequest(seen, wanted.Spec.ClusterID)
-	if meta.IsStatusConditionTrue(wanted.Status.Conditions, v1alpha1.ConditionSession) {
+	if !isAskedFor(wanted) {
 		if message != nil {
 			return nil, m.remove(ctx, seen, message)
+		}
+		if wanted.HasRole(v1alpha1.RoleBroker) { // what its members know is said of it from now on
+			return nil, nil
 		}
 		return &metav1.Condition{
 			Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIntroduced,
@@ -58,6 +61,11 @@ func (m *member) ask(ctx context.Context, seen *scene, wanted *v1alpha1.Peer) (*
 		return m.request(ctx, seen, wanted, known)
 	}
 	return m.follow(ctx, seen, wanted, message, request)
+}
+
+// isAskedFor says whether an invitation of the peer is still to come through its introducer.
+func isAskedFor(peer *v1alpha1.Peer) bool {
+	return peer.Spec.Introducer != "" && !meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionSession)
 }
 
 // ourRequest is what we have asked of the cluster. A broker may have put something else there that we have said.

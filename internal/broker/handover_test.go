@@ -390,3 +390,29 @@ func TestRightsToAnInvitationMayCome(t *testing.T) {
 		t.Errorf("lubeck uses %q", got)
 	}
 }
+
+// Of a broker that is asked for through another one is said how that goes, until there is a session, and then what its members know.
+func TestABrokerMayBeAskedForThroughAnother(t *testing.T) {
+	w := newHandOver(t)
+	testkit.Change(w.lubeck.Cluster, "", "wismar", func(p *v1alpha1.Peer) { p.Spec.Roles = append(p.Spec.Roles, v1alpha1.RoleBroker) })
+	looks := func() {
+		w.looks(w.lubeck)
+		w.Reconcile(w.lubeck.member, "", "wismar")
+		w.looks(w.lubeck)
+	}
+	looks()
+	w.expectAsked(metav1.ConditionFalse, v1alpha1.ReasonPending, "was asked")
+	testkit.Change(w.lubeck.Cluster, "", "wismar", func(p *v1alpha1.Peer) {
+		testkit.SetCondition(&p.Status.Conditions, v1alpha1.ConditionSession, metav1.ConditionTrue, "Joined")
+	})
+	looks()
+	w.expectAsked(metav1.ConditionFalse, v1alpha1.ReasonPending, "no connection")
+	testkit.Change(w.lubeck.Cluster, "", "wismar", func(p *v1alpha1.Peer) { p.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider} })
+	looks()
+	w.expectAsked(metav1.ConditionTrue, v1alpha1.ReasonIntroduced, "through hamburg")
+	testkit.Change(w.lubeck.Cluster, "", "wismar", func(p *v1alpha1.Peer) { p.Spec.Introducer = "" })
+	looks()
+	if said := introducedOf(testkit.Get[v1alpha1.Peer](w.lubeck.Cluster, "", "wismar")); said != nil {
+		t.Errorf("of one that is neither asked for nor a broker is said %+v", said)
+	}
+}

@@ -119,7 +119,7 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if broker == nil || !broker.HasRole(v1alpha1.RoleBroker) || !broker.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, m.forget(ctx, request.Name)
+		return reconcile.Result{}, m.leave(ctx, request.Name, broker)
 	}
 	seen, err := m.observe(ctx, broker)
 	if err != nil {
@@ -135,7 +135,9 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		m.clearUp(ctx, seen)
 		why = m.introduced(seen)
 	}
-	seen.note(say(ctx, m.Client, broker, *why))
+	if !isAskedFor(broker) {
+		seen.note(introduced.say(ctx, m.Client, broker, *why))
+	}
 	return reconcile.Result{RequeueAfter: seen.again}, errors.Join(seen.problems...)
 }
 

@@ -47,7 +47,7 @@ func (r *readers) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		}},
 	}
 	if !isMember(peer) {
-		return reconcile.Result{}, errors.Join(r.exclude(ctx, wanted), unsay(ctx, r.Client, peer))
+		return reconcile.Result{}, errors.Join(r.exclude(ctx, wanted), admitted.unsay(ctx, r.Client, peer))
 	}
 	err = r.direct.Create(ctx, wanted)
 	disabled := apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
@@ -55,13 +55,13 @@ func (r *readers) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, fmt.Errorf("let %s read what members say: %w", peer.Name, err)
 	}
 	if disabled {
-		return reconcile.Result{RequeueAfter: lookAgain}, say(ctx, r.Client, peer, metav1.Condition{
+		return reconcile.Result{RequeueAfter: lookAgain}, admitted.say(ctx, r.Client, peer, metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonBrokerDisabled,
 			Message: "This cluster is no broker: set the value broker.enabled of the chart (`kubectl hanse install --set broker.enabled=true`)",
 		})
 	}
-	return reconcile.Result{}, say(ctx, r.Client, peer, metav1.Condition{
-		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonIntroduced, Message: "The peer reads what members say, and is heard by them",
+	return reconcile.Result{}, admitted.say(ctx, r.Client, peer, metav1.Condition{
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAdmitted, Message: "The peer reads what members say, and is heard by them",
 	})
 }
 
@@ -73,18 +73,28 @@ func (r *readers) exclude(ctx context.Context, binding *rbacv1.RoleBinding) erro
 	return nil
 }
 
-// unsay takes condition Introduced off a Peer that has to do with brokers no more.
-func unsay(ctx context.Context, c client.Client, peer *v1alpha1.Peer) error {
-	if peer == nil || peer.HasRole(v1alpha1.RoleBroker) || peer.HasRole(v1alpha1.RoleMember) || peer.Spec.Introducer != "" ||
-		meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionIntroduced) == nil {
-		return nil
-	}
-	return local.IgnoreStale(local.ApplyStatus(ctx, c, fieldOwner, peer, &v1alpha1.PeerStatus{}))
+// An aspect is a condition of Peers that one controller of this package writes. A peer may be our broker and our member at once.
+type aspect struct {
+	condition string
+	owner     client.FieldOwner
 }
 
-// say writes condition Introduced of a Peer.
-func say(ctx context.Context, c client.Client, peer *v1alpha1.Peer, said metav1.Condition) error {
-	said.Type, said.ObservedGeneration = v1alpha1.ConditionIntroduced, peer.Generation
+var (
+	introduced = aspect{v1alpha1.ConditionIntroduced, fieldOwner}
+	admitted   = aspect{v1alpha1.ConditionAdmitted, fieldOwner + "-readers"}
+)
+
+// unsay takes the condition off a Peer, which may be nil.
+func (a aspect) unsay(ctx context.Context, c client.Client, peer *v1alpha1.Peer) error {
+	if peer == nil || meta.FindStatusCondition(peer.Status.Conditions, a.condition) == nil {
+		return nil
+	}
+	return local.IgnoreStale(local.ApplyStatus(ctx, c, a.owner, peer, &v1alpha1.PeerStatus{}))
+}
+
+// say writes the condition of a Peer.
+func (a aspect) say(ctx context.Context, c client.Client, peer *v1alpha1.Peer, said metav1.Condition) error {
+	said.Type, said.ObservedGeneration = a.condition, peer.Generation
 	var conditions []metav1.Condition
 	if before := meta.FindStatusCondition(peer.Status.Conditions, said.Type); before != nil {
 		conditions = append(conditions, *before)
@@ -92,5 +102,5 @@ func say(ctx context.Context, c client.Client, peer *v1alpha1.Peer, said metav1.
 	if !meta.SetStatusCondition(&conditions, said) {
 		return nil
 	}
-	return local.IgnoreStale(local.ApplyStatus(ctx, c, fieldOwner, peer, &v1alpha1.PeerStatus{Conditions: conditions}))
+	return local.IgnoreStale(local.ApplyStatus(ctx, c, a.owner, peer, &v1alpha1.PeerStatus{Conditions: conditions}))
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/testkit"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
@@ -265,8 +266,8 @@ func TestAPeerHasItsMessagesLookedAt(t *testing.T) {
 func TestMembersReadWhatIsSaidToAll(t *testing.T) {
 	w := newWorld(t)
 	look := func() time.Duration { return w.Reconcile(w.readers, "", "lubeck").RequeueAfter }
-	introduced := func() *metav1.Condition {
-		return meta.FindStatusCondition(testkit.Get[v1alpha1.Peer](w.broker, "", "lubeck").Status.Conditions, v1alpha1.ConditionIntroduced)
+	admitted := func() *metav1.Condition {
+		return meta.FindStatusCondition(testkit.Get[v1alpha1.Peer](w.broker, "", "lubeck").Status.Conditions, v1alpha1.ConditionAdmitted)
 	}
 	bindings := func() []string { return w.broker.Names(&rbacv1.RoleBindingList{}, v1alpha1.MembersNamespace) }
 
@@ -275,12 +276,12 @@ func TestMembersReadWhatIsSaidToAll(t *testing.T) {
 		if got := look(); got != lookAgain {
 			t.Errorf("it is looked at again after %s, want %s", got, lookAgain)
 		}
-		testkit.ExpectCondition(t, []metav1.Condition{*introduced()}, v1alpha1.ConditionIntroduced, metav1.ConditionFalse, v1alpha1.ReasonBrokerDisabled, "broker.enabled")
+		testkit.ExpectCondition(t, []metav1.Condition{*admitted()}, v1alpha1.ConditionAdmitted, metav1.ConditionFalse, v1alpha1.ReasonBrokerDisabled, "broker.enabled")
 		allow()
 	}
 
 	look()
-	testkit.ExpectCondition(t, []metav1.Condition{*introduced()}, v1alpha1.ConditionIntroduced, metav1.ConditionTrue, v1alpha1.ReasonIntroduced)
+	testkit.ExpectCondition(t, []metav1.Condition{*admitted()}, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted)
 	binding := testkit.Get[rbacv1.RoleBinding](w.broker, v1alpha1.MembersNamespace, tenantOf(w.lubeck))
 	want := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: tenantOf(w.lubeck), Name: v1alpha1.PeerServiceAccount}}
 	if diff := cmp.Diff(want, binding.Subjects); diff != "" || binding.RoleRef.Name != v1alpha1.ClusterRolePeerMembers {
@@ -299,10 +300,51 @@ func TestMembersReadWhatIsSaidToAll(t *testing.T) {
 	look()
 	testkit.Change(w.broker, "", "lubeck", func(p *v1alpha1.Peer) { p.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleConsumer} })
 	look()
-	if got := bindings(); len(got) > 0 || introduced() != nil {
-		t.Errorf("one that is no member may read by %v, and is said to be %+v", got, introduced())
+	if got := bindings(); len(got) > 0 || admitted() != nil {
+		t.Errorf("one that is no member may read by %v, and is said to be %+v", got, admitted())
 	}
 	w.broker.Remove(testkit.Peer("lubeck"))
 	w.broker.Refuse("delete RoleBinding", noQuota) // it is no broker any more
 	look()
+}
+
+// What is said of a peer that is both must not depend on who has looked last.
+func TestAPeerMayBeBrokerAndMember(t *testing.T) {
+	w := newWorld(t)
+	testkit.Change(w.lubeck.Cluster, "", "hamburg", func(p *v1alpha1.Peer) {
+		p.Spec.Roles = append(p.Spec.Roles, v1alpha1.RoleConsumer, v1alpha1.RoleMember)
+	})
+	config := w.lubeck.Config
+	readers := &readers{config, local.Uncached(config.Client, config.Live)}
+	forbid := w.lubeck.Refuse("create RoleBinding", notThere)
+	expect := func(introduced, admitted string) {
+		t.Helper()
+		for range 2 {
+			w.looks(w.lubeck)
+			w.Reconcile(readers, "", "hamburg")
+		}
+		said := testkit.Get[v1alpha1.Peer](w.lubeck.Cluster, "", "hamburg").Status.Conditions
+		for kind, want := range map[string]string{v1alpha1.ConditionIntroduced: introduced, v1alpha1.ConditionAdmitted: admitted} {
+			got := ""
+			if found := meta.FindStatusCondition(said, kind); found != nil {
+				got = found.Reason
+			}
+			if got != want {
+				t.Errorf("the reason of condition %s is %q, want %q", kind, got, want)
+			}
+		}
+	}
+	w.rounds(2)
+	expect(v1alpha1.ReasonIntroduced, v1alpha1.ReasonBrokerDisabled)
+	forbid()
+	expect(v1alpha1.ReasonIntroduced, v1alpha1.ReasonAdmitted)
+	roles := func(roles ...v1alpha1.PeerRole) {
+		testkit.Change(w.lubeck.Cluster, "", "hamburg", func(p *v1alpha1.Peer) { p.Spec.Roles = roles })
+	}
+	roles(v1alpha1.RoleProvider, v1alpha1.RoleConsumer, v1alpha1.RoleMember)
+	expect("", v1alpha1.ReasonAdmitted)
+	roles(v1alpha1.RoleProvider, v1alpha1.RoleBroker)
+	expect(v1alpha1.ReasonIntroduced, "")
+	roles(v1alpha1.RoleProvider)
+	expect("", "")
 }
