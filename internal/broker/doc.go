@@ -8,6 +8,7 @@
 //	         asks a member for an invitation, and uses it                                            ask.go
 //	         answers members that ask for one                                                        answer.go
 //	         asks members for offers, and makes offers to them                                       quote.go
+//	         takes back what it has said, and forgets, when it is a member no more                   leave.go
 //	ages     at a member: ends Members that nothing new is heard of                                  age.go
 //
 // What is relayed is signed by whoever says it (package trust), and judged by whoever takes it in. When an invitation has come that way, the

@@ -172,30 +172,6 @@ func neverHeard(known *v1alpha1.Member) bool { return known.Status.Expires == ni
 // isNamed says whether there is a broker that names the Member now.
 func isNamed(known *v1alpha1.Member) bool { return known != nil && len(known.Status.Brokers) > 0 }
 
-// leave undoes what was done for a broker that is none any more, and whose Peer may be nil. Every change of any other Peer comes here.
-func (m *member) leave(ctx context.Context, name string, peer *v1alpha1.Peer) error {
-	err := m.forget(ctx, name)
-	if peer != nil && (peer.Spec.Introducer != "" || peer.HasRole(v1alpha1.RoleBroker)) { // asking for it goes on, or it is being deleted
-		return err
-	}
-	return errors.Join(err, introduced.unsay(ctx, m.Client, peer))
-}
-
-// forget takes a broker that is none any more off all Members.
-func (m *member) forget(ctx context.Context, broker string) error {
-	seen, err := m.remember(ctx, &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: broker}})
-	if err != nil {
-		return err
-	}
-	var problems []error
-	for _, known := range seen.members {
-		if slices.ContainsFunc(known.Status.Brokers, isBroker(broker)) {
-			problems = append(problems, m.unheard(ctx, seen, known))
-		}
-	}
-	return errors.Join(problems...)
-}
-
 // write writes the status of a Member. From then on that is what is seen.
 func (m *member) write(ctx context.Context, seen *scene, known *v1alpha1.Member, status *v1alpha1.MemberStatus) error {
 	written, err := m.writeMember(ctx, known, status)

@@ -119,7 +119,7 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if broker == nil || !broker.HasRole(v1alpha1.RoleBroker) || !broker.DeletionTimestamp.IsZero() {
-		return reconcile.Result{}, m.leave(ctx, request.Name, broker)
+		return m.leave(ctx, request.Name, broker)
 	}
 	seen, err := m.observe(ctx, broker)
 	if err != nil {

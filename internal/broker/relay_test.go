@@ -344,6 +344,7 @@ func TestAPeerMayBeBrokerAndMember(t *testing.T) {
 	roles(v1alpha1.RoleProvider, v1alpha1.RoleConsumer, v1alpha1.RoleMember)
 	expect("", v1alpha1.ReasonAdmitted)
 	roles(v1alpha1.RoleProvider, v1alpha1.RoleBroker)
+	w.rounds(2)
 	expect(v1alpha1.ReasonIntroduced, "")
 	roles(v1alpha1.RoleProvider)
 	expect("", "")

@@ -20,6 +20,13 @@ func (l *Link) Follow(of *Subject, namespace string) *Mirror {
 	return l.followAt(place{subject: of, namespace: namespace})
 }
 
+// Following returns what Follow has begun, or nil.
+func (l *Link) Following(of *Subject, namespace string) *Mirror {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mirrors[place{subject: of, namespace: namespace}]
+}
+
 // FollowOne is Follow for the object of that name alone: nothing else in the namespace comes over the link.
 func (l *Link) FollowOne(of *Subject, namespace, name string) *Mirror {
 	return l.followAt(place{of, namespace, name})
@@ -40,7 +47,7 @@ func (l *Link) followAt(at place) *Mirror {
 	return made
 }
 
-// UnfollowOne ends what FollowOne began, for all who follow it.
+// UnfollowOne ends what FollowOne began, or, without a name, what Follow began, for all who follow it.
 func (l *Link) UnfollowOne(of *Subject, namespace, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

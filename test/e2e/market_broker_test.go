@@ -452,6 +452,14 @@ func TestLeaveBroker(t *testing.T) {
 		}
 		return err
 	})
+	lubeck.hasRole(t, "hamburg", v1alpha1.RoleBroker, false) // and stays a consumer
+	eventually(t, "hamburg tells nobody of lubeck", func(ctx context.Context) error {
+		said := inNamespace(v1alpha1.TenantNamespace("lubeck"), v1alpha1.MessageIntroduction)
+		return errors.Join(
+			hamburg.isGone(ctx, &v1alpha1.Message{ObjectMeta: said}),
+			hamburg.isGone(ctx, &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, "lubeck")}),
+		)
+	})
 }
 
 // refusesMessage writes, as wismar, what lubeck has said.
