@@ -3,6 +3,7 @@
 //	relay    at the broker: copies Messages of members to those that they are for, word for word     relay.go
 //	readers  at the broker: lets members read what is said to all                                    readers.go
 //	member   at a member, for each of its brokers:                                                   member.go
+//	         verifies each statement once                                                            readings.go
 //	         introduces this cluster                                                                 introduce.go
 //	         keeps a Member for each cluster that is heard                                           hear.go
 //	         asks a member for an invitation, and uses it                                            ask.go

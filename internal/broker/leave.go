@@ -14,6 +14,7 @@ import (
 
 // leave undoes what was done for a broker that is none any more, and whose Peer may be nil. Every change of any other Peer comes here.
 func (m *member) leave(ctx context.Context, name string, peer *v1alpha1.Peer) (reconcile.Result, error) {
+	m.looks.end(name)
 	result, err := m.takeBack(ctx, name)
 	err = errors.Join(err, m.forget(ctx, name))
 	if peer != nil && (peer.Spec.Introducer != "" || peer.HasRole(v1alpha1.RoleBroker)) { // asking for it goes on, or it is being deleted

@@ -27,8 +27,8 @@ import (
 type member struct {
 	Config
 
-	direct  client.Client // reads from the API server: Secrets are in no cache
-	refused refusals
+	direct client.Client // reads from the API server: Secrets are in no cache
+	looks  looks
 }
 
 func (m *member) setUp(mgr ctrl.Manager) error {
@@ -83,7 +83,9 @@ type scene struct {
 	link   *peers.Link
 	mail   *peers.Mirror // our tenant namespace at the broker: what we say, and what is said to us
 	public *peers.Mirror // what is said to all
-	peers  []v1alpha1.Peer
+	// before are the readings of the last look, and readings those of this one.
+	before, readings aLook
+	peers            []v1alpha1.Peer
 	// members are the Members that there are, by their ids.
 	members map[string]*v1alpha1.Member
 	// charged is how many of them count among those that are kept of the broker.
@@ -188,6 +190,7 @@ func (m *member) connect(seen *scene) *metav1.Condition {
 	case !seen.mail.HasSynced() || !seen.public.HasSynced():
 		return waits("What lies at the broker was not read yet")
 	}
+	seen.before, seen.readings = m.looks.begin(seen.broker.Name)
 	return nil
 }
 
@@ -197,7 +200,7 @@ func waits(why string) *metav1.Condition {
 
 // statement reads what a Message at the broker says. What is refused is counted, once for each version of the Message.
 func (m *member) statement(seen *scene, message *v1alpha1.Message) *trust.Statement {
-	said, err := trust.ReadStatement(&message.Spec, seen.now)
+	said, err := seen.read(message)
 	if err != nil {
 		m.refuse(seen, message, err)
 		return nil
@@ -213,7 +216,7 @@ func (m *member) own(seen *scene, name string) (*v1alpha1.Message, *trust.Statem
 	if message == nil {
 		return nil, nil
 	}
-	said, err := trust.ReadStatement(&message.Spec, seen.now)
+	said, err := seen.read(message)
 	if err != nil || said.From != m.ClusterID || said.Judge(trust.FormatPublicKey(publicOf(m.Key)), 0) != nil {
 		return message, nil
 	}

@@ -106,9 +106,22 @@ func SignStatement(key ed25519.PrivateKey, s Statement, body any) (*v1alpha1.Mes
 	return &v1alpha1.MessageSpec{To: s.To, Statement: string(text), Signature: sign(key, purposeMessage, string(text))}, nil
 }
 
-// ReadStatement reads a Message, and checks that whoever has the key in it has signed it, that it is for whom the Message says, and that
-// it holds now. Whether that key is the one of the cluster that it speaks for is checked by Judge. The error is a Refusal.
+// ReadStatement reads a Message as VerifyStatement does, and checks that it holds now. The error is a Refusal.
 func ReadStatement(message *v1alpha1.MessageSpec, now time.Time) (*Statement, error) {
+	s, err := VerifyStatement(message)
+	if err == nil {
+		err = s.JudgeTime(now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// VerifyStatement reads a Message, and checks that whoever has the key in it has signed it, and that it is for whom the Message says.
+// Whether it holds now is checked by JudgeTime, and whether that key is the one of the cluster that it speaks for by Judge. The error is
+// a Refusal.
+func VerifyStatement(message *v1alpha1.MessageSpec) (*Statement, error) {
 	if len(message.Statement) > maxStatement {
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement is larger than %d bytes", maxStatement)
 	}
@@ -126,14 +139,22 @@ func ReadStatement(message *v1alpha1.MessageSpec, now time.Time) (*Statement, er
 		return nil, refusal(v1alpha1.ReasonForged, "the statement was changed, or is not signed by the key that it names")
 	case s.To != message.To:
 		return nil, refusal(v1alpha1.ReasonMisaddressed, "the statement is for %q", s.To)
-	case !s.Expires.After(now):
-		return nil, refusal(v1alpha1.ReasonExpired, "the statement held until %s", s.Expires.UTC().Format(time.RFC3339))
-	case s.Expires.Sub(now) > maxStatementLife:
-		return nil, refusal(v1alpha1.ReasonMalformed, "expires: a statement holds for at most %s", maxStatementLife)
 	case s.Sequence <= 0 || s.From == "":
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement has no sequence, or does not say from whom it is")
 	}
 	return s, nil
+}
+
+// JudgeTime says why the statement does not hold now: nil if it does. The error is a Refusal.
+func (s *Statement) JudgeTime(now time.Time) error {
+	switch {
+	case !s.Expires.After(now):
+		return refusal(v1alpha1.ReasonExpired, "the statement held until %s", s.Expires.UTC().Format(time.RFC3339))
+	case s.Expires.Sub(now) > maxStatementLife:
+		return refusal(v1alpha1.ReasonMalformed, "expires: a statement holds for at most %s", maxStatementLife)
+	default:
+		return nil
+	}
 }
 
 // Judge says why a statement is not taken in from a cluster whose key is pinned, and of which a statement of that sequence was taken in
