@@ -87,8 +87,8 @@ func (s *snapshot) membersView() membersView {
 
 func (s *snapshot) viewMember(m *v1alpha1.Member) memberView {
 	view := memberView{
-		Name: m.Name, PublicKey: m.Spec.PublicKey, Brokers: m.Status.Brokers, Offer: ptr.Deref(m.Status.Offer, v1alpha1.MemberOffer{}),
-		Said: m.Status.Said, Expires: m.Status.Expires,
+		Name: m.Name, PublicKey: m.Spec.PublicKey, Brokers: append([]v1alpha1.MemberBroker{}, m.Status.Brokers...),
+		Offer: ptr.Deref(m.Status.Offer, v1alpha1.MemberOffer{}), Said: m.Status.Said, Expires: m.Status.Expires,
 	}
 	view.Current, view.Message = standing(m.Status.Conditions, v1alpha1.ConditionCurrent)
 	if peer := find(s.peers.Items, func(p *v1alpha1.Peer) bool { return p.Spec.ClusterID == m.Name && !p.Agentless() }); peer != nil {

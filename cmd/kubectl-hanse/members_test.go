@@ -54,12 +54,14 @@ func TestMembers(t *testing.T) {
 	priced.Status.Offer.Labels = map[string]v1alpha1.Text{"region": "north\x1b[31m"}
 	silent := newMember("riga", "hamburg")
 	setCurrent(silent, metav1.ConditionFalse, "Nothing new came from the member in time")
+	left := newMember("visby")
+	setCurrent(left, metav1.ConditionFalse, "No broker names the member any more")
 	nothing := newMember("stade", "hamburg")
 	nothing.Status.Offer, nothing.Status.Said = nil, nil
 	friend := newPeer("the-friend", v1alpha1.RoleProvider)
 	friend.Spec.ClusterID = "wismar"
 	objects := []client.Object{
-		newMember("wismar", "hamburg"), priced, silent, nothing, friend,
+		newMember("wismar", "hamburg"), priced, silent, left, nothing, friend,
 		newBroker("hamburg", metav1.ConditionTrue, ""), newBroker("lubeck", metav1.ConditionFalse, "There is no connection to the broker"),
 	}
 	for file, test := range map[string]struct {
