@@ -92,7 +92,7 @@ type scene struct {
 	charged int
 	// answered are our Messages with offers that somebody has asked for and that still may count.
 	answered map[string]bool
-	again   time.Duration
+	again    time.Duration
 	// problems are what has gone wrong.
 	problems []error
 }
@@ -129,10 +129,12 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	}
 	why := m.connect(seen)
 	if why == nil {
+		seen.before, seen.readings = m.looks.begin(broker.Name)
 		seen.note(m.introduce(ctx, seen))
 		m.hear(ctx, seen)
 		m.answerAll(ctx, seen, trust.HandOver, m.invite)
 		m.answerAll(ctx, seen, trust.Quote, m.offer)
+		m.answerAll(ctx, seen, trust.Offer, m.check)
 		m.askAll(ctx, seen)
 		m.clearUp(ctx, seen)
 		why = m.introduced(seen)
@@ -158,7 +160,7 @@ func (m *member) observe(ctx context.Context, broker *v1alpha1.Peer) (*scene, er
 
 // remember observes the Members alone.
 func (m *member) remember(ctx context.Context, broker *v1alpha1.Peer) (*scene, error) {
-	seen := &scene{broker: broker, now: m.Clock.Now(), members: map[string]*v1alpha1.Member{}, answered: map[string]bool{}, again: lookAgain}
+	seen := &scene{broker: broker, now: m.Clock.Now(), members: map[string]*v1alpha1.Member{}, answered: map[string]bool{}, readings: aLook{}, again: lookAgain}
 	known := &v1alpha1.MemberList{}
 	if err := m.Client.List(ctx, known, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list Members: %w", err)
@@ -190,7 +192,6 @@ func (m *member) connect(seen *scene) *metav1.Condition {
 	case !seen.mail.HasSynced() || !seen.public.HasSynced():
 		return waits("What lies at the broker was not read yet")
 	}
-	seen.before, seen.readings = m.looks.begin(seen.broker.Name)
 	return nil
 }
 

@@ -49,42 +49,43 @@ func (q *Quotes) Ask(ctx context.Context, broker, member, name string, quote *v1
 // Offer returns what the member has offered for what it was asked last, as the Quote that it would be at a peer. It is nil if that is
 // nothing that is believed.
 func (q *Quotes) Offer(ctx context.Context, broker, member, name string) *v1alpha1.Quote {
-	seen := q.look(broker)
-	if seen == nil {
+	seen, known := q.look(broker), &v1alpha1.Member{}
+	if seen == nil || q.member.Client.Get(ctx, client.ObjectKey{Name: member}, known) != nil {
 		return nil
 	}
-	_, said := q.member.own(seen, quoteMessage(member, name))
+	_, question := q.member.own(seen, quoteMessage(member, name))
 	object, _ := seen.mail.Named(v1alpha1.RelayedName(member, offerMessage(q.member.ClusterID, name)))
 	message, there := object.(*v1alpha1.Message)
-	known := &v1alpha1.Member{}
-	if said == nil || !there || q.member.Client.Get(ctx, client.ObjectKey{Name: member}, known) != nil {
+	if question == nil || !there {
 		return nil
 	}
-	asked, err := exchange.ReadRelayedQuote(said.Body)
+	answer, err := seen.read(message)
+	if err != nil || answer.Type != trust.Offer || answer.From != member || answer.To != q.member.ClusterID {
+		return nil
+	}
+	offer, err := offerIn(answer, known)
+	if err != nil || offer.Quote != question.Sequence { // it may answer what was asked before
+		return nil
+	}
+	asked, err := exchange.ReadRelayedQuote(question.Body)
 	if err != nil {
-		return nil
-	}
-	answer := q.member.statement(seen, message)
-	if answer == nil {
-		return nil
-	}
-	offer, err := q.member.offerIn(answer, known)
-	if err != nil {
-		q.member.refuse(seen, message, err)
-		return nil
-	}
-	if offer.Quote != said.Sequence { // it answers what was asked before
 		return nil
 	}
 	return &v1alpha1.Quote{Spec: asked.Quote, Status: v1alpha1.QuoteStatus{Whole: offer.Whole, Components: offer.Components}}
 }
 
-// offerIn reads what the member offers. The error is a Refusal if it is not believed.
-func (m *member) offerIn(said *trust.Statement, known *v1alpha1.Member) (*exchange.RelayedOffer, error) {
-	if said.Type != trust.Offer || said.From != known.Name || said.To != m.ClusterID {
-		return nil, &trust.Refusal{Reason: v1alpha1.ReasonMisaddressed, Message: "it is no offer of that member to this cluster"}
+// check counts an offer that is not believed. The others are read when they are needed. The error is a Refusal.
+func (*member) check(_ context.Context, seen *scene, said *trust.Statement) error {
+	from, err := seen.sender(said)
+	if err == nil {
+		_, err = offerIn(said, from)
 	}
-	if err := said.Judge(known.Spec.PublicKey, 0); err != nil {
+	return err
+}
+
+// offerIn reads what the member offers. The error is a Refusal if it is not believed.
+func offerIn(said *trust.Statement, from *v1alpha1.Member) (*exchange.RelayedOffer, error) {
+	if err := said.Judge(from.Spec.PublicKey, 0); err != nil {
 		return nil, err
 	}
 	offer, err := exchange.ReadRelayedOffer(said.Body)
@@ -96,7 +97,7 @@ func (m *member) offerIn(said *trust.Statement, known *v1alpha1.Member) (*exchan
 
 // look returns what is said between us and the broker, nil if that is not known now.
 func (q *Quotes) look(broker string) *scene {
-	seen := &scene{broker: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: broker}}, now: q.member.Clock.Now()}
+	seen := &scene{broker: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: broker}}, now: q.member.Clock.Now(), readings: aLook{}}
 	if q.member.connect(seen) != nil {
 		return nil
 	}

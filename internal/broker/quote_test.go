@@ -171,36 +171,41 @@ func TestNoOfferThroughTheBroker(t *testing.T) {
 	}
 }
 
-// Whatever the broker puts in the place of an offer is refused.
+// Whatever the broker puts in the place of an offer is not believed, and counted.
 func TestOffersThatAreNotBelieved(t *testing.T) {
 	whole := &v1alpha1.Offer{Interest: 100}
 	for name, test := range map[string]struct {
-		key    func(w *world) *cluster
-		change func(*trust.Statement)
-		body   any
-		reason string
+		signer  func(w *world) *cluster
+		change  func(*trust.Statement)
+		body    any
+		reasons []string
 	}{
-		"signed by another":      {func(w *world) *cluster { return w.lubeck }, nil, exchange.RelayedOffer{Whole: whole}, v1alpha1.ReasonForged},
-		"of another":             {nil, func(s *trust.Statement) { s.From = "visby-id" }, exchange.RelayedOffer{Whole: whole}, v1alpha1.ReasonMisaddressed},
-		"that is something else": {nil, func(s *trust.Statement) { s.Type = trust.HandOverAnswer }, exchange.RelayedOffer{Whole: whole}, v1alpha1.ReasonMisaddressed},
-		"of nothing":             {nil, nil, exchange.RelayedOffer{}, v1alpha1.ReasonMalformed},
+		"signed by another":      {func(w *world) *cluster { return w.lubeck }, nil, exchange.RelayedOffer{Whole: whole}, []string{v1alpha1.ReasonForged}},
+		"of one that is unknown": {nil, func(s *trust.Statement) { s.From = "visby-id" }, exchange.RelayedOffer{Whole: whole}, []string{v1alpha1.ReasonUnknownMember}},
+		"for another":            {nil, func(s *trust.Statement) { s.To = "visby-id" }, exchange.RelayedOffer{Whole: whole}, []string{v1alpha1.ReasonMisaddressed}},
+		"of nothing":             {nil, nil, exchange.RelayedOffer{}, []string{v1alpha1.ReasonMalformed}},
+		"that is something else": {nil, func(s *trust.Statement) { s.Type = trust.HandOverAnswer }, exchange.RelayedOffer{Whole: whole}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, quotes := newAuction(t)
 			signer := w.wismar
-			if test.key != nil {
-				signer = test.key(w)
+			if test.signer != nil {
+				signer = test.signer(w)
 			}
 			statement := trust.Statement{Type: trust.Offer, From: "wismar-id", To: "lubeck-id", Sequence: w.Clock.Now().UnixNano()}
 			if test.change != nil {
 				test.change(&statement)
 			}
-			w.says(signer.key, tenantOf(w.lubeck), "wismar-id."+offerSent, statement, test.body)
+			w.says(signer.key, tenantOf(w.lubeck), "wismar-id."+offerSent, statement, test.body, func(m *v1alpha1.Message) {
+				m.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"}
+			})
 			w.expectRefused(func() {
-				if got := w.heard(quotes); got != nil {
-					t.Errorf("lubeck believes %+v", got)
-				}
-			}, test.reason)
+				w.looks(w.lubeck)
+				w.looks(w.lubeck)
+			}, test.reasons...)
+			if got := w.heard(quotes); got != nil {
+				t.Errorf("lubeck believes %+v", got)
+			}
 		})
 	}
 }
