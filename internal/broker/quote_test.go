@@ -196,9 +196,9 @@ func TestOffersThatAreNotBelieved(t *testing.T) {
 			if test.change != nil {
 				test.change(&statement)
 			}
-			w.says(signer.key, tenantOf(w.lubeck), "wismar-id."+offerSent, statement, test.body, func(m *v1alpha1.Message) {
-				m.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"}
-			})
+			message := w.says(signer.key, tenantOf(w.lubeck), "wismar-id."+offerSent, statement, test.body)
+			message.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"}
+			w.broker.Put(message)
 			w.expectRefused(func() {
 				w.looks(w.lubeck)
 				w.looks(w.lubeck)

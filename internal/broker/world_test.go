@@ -155,7 +155,7 @@ func (w *world) introduction(of *cluster) *v1alpha1.Message {
 }
 
 // says has somebody put a Message where the statement would lie, signed with the key.
-func (w *world) says(key ed25519.PrivateKey, namespace, name string, s trust.Statement, body any, changes ...func(*v1alpha1.Message)) *v1alpha1.Message {
+func (w *world) says(key ed25519.PrivateKey, namespace, name string, s trust.Statement, body any) *v1alpha1.Message {
 	w.Helper()
 	if s.Expires.IsZero() {
 		s.Expires = w.Clock.Now().Add(introductionLife)
@@ -165,9 +165,6 @@ func (w *world) says(key ed25519.PrivateKey, namespace, name string, s trust.Sta
 		w.Fatal(err)
 	}
 	message := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}, Spec: *spec}
-	for _, change := range changes {
-		change(message)
-	}
 	w.broker.Put(message)
 	return message
 }
