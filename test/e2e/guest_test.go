@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,6 +59,17 @@ func (c *cluster) forget(t *testing.T, name string) {
 	if _, err := c.Hanse(ctx, "unpeer", name, "--force", "--forget"); err != nil {
 		t.Errorf("forget %s: %v", name, err)
 	}
+}
+
+// parts has the cluster and the others forget each other, all at once: each waits for a namespace to end.
+func (c *cluster) parts(t *testing.T, others ...*cluster) {
+	t.Helper()
+	var forgetting sync.WaitGroup
+	for _, other := range others {
+		forgetting.Go(func() { c.forget(t, other.Name) })
+		forgetting.Go(func() { other.forget(t, c.Name) })
+	}
+	forgetting.Wait()
 }
 
 // as returns a client of the provider's API server that has nothing but the token.

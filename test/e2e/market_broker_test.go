@@ -23,10 +23,7 @@ func members(t *testing.T) context.Context {
 	t.Helper()
 	ctx := market(t)
 	t.Cleanup(func() {
-		for _, c := range []*cluster{lubeck, hamburg, bremen} {
-			wismar.forget(t, c.Name)
-			c.forget(t, "wismar")
-		}
+		wismar.parts(t, lubeck, hamburg, bremen)
 		lubeck.isMemberNoMore(t)
 		wismar.knowsNobody(t)
 	})

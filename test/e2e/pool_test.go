@@ -72,8 +72,7 @@ func sentOnByHamburg(t *testing.T) context.Context {
 	t.Helper()
 	ctx := market(t)
 	t.Cleanup(func() {
-		wismar.forget(t, "hamburg")
-		hamburg.forget(t, "wismar")
+		wismar.parts(t, hamburg)
 		if err := installWith(context.Background(), hamburg); err != nil {
 			t.Error(err)
 		}
@@ -241,12 +240,7 @@ func wants(out, text string, err error) error {
 func TestFreePool(t *testing.T) {
 	ctx := market(t)
 	pool := []*cluster{lubeck, hamburg, bremen, wismar}
-	t.Cleanup(func() {
-		for _, member := range pool[:3] {
-			member.forget(t, "wismar")
-			wismar.forget(t, member.Name)
-		}
-	})
+	t.Cleanup(func() { wismar.parts(t, pool[:3]...) })
 	for i, member := range pool {
 		for _, other := range pool[i+1:] {
 			if err := peerBothWays(ctx, member, other); err != nil {
@@ -293,12 +287,8 @@ func (c *cluster) expectPodsAt(t *testing.T, providers []*cluster) {
 // The two clusters are on one network, where multicast DNS works. The settings of the phase have them look for others.
 func TestDiscovery(t *testing.T) {
 	ctx := market(t)
-	forgetEachOther := func() {
-		bremen.forget(t, "wismar")
-		wismar.forget(t, "bremen")
-	}
-	forgetEachOther() // in case that an earlier story had them know each other
-	t.Cleanup(forgetEachOther)
+	bremen.parts(t, wismar) // in case that an earlier story had them know each other
+	t.Cleanup(func() { bremen.parts(t, wismar) })
 	for here, there := range map[*cluster]string{bremen: "wismar", wismar: "bremen"} {
 		eventually(t, here.Name+" discovers "+there, func(ctx context.Context) error {
 			if err := here.peerSays(ctx, there, v1alpha1.ConditionReady, v1alpha1.ReasonDiscovered); err != nil {
