@@ -23,10 +23,7 @@ func (g *guest) fill(t *testing.T, victim *guest, theirs string) {
 	const room = 4 << 20
 	twin := g.twin(t, "filled")
 	hamburg.awaitQuota(t, twin, "count/shadowpods.hanse.dev", v1alpha1.DefaultLimitObjects)
-	limit := `{"spec":{"limits":{"mebibytes":4}}}`
-	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
-		t.Fatal(err)
-	}
+	hamburg.limit(t, g.id, `{"mebibytes":4}`)
 	hamburg.awaitRoom(t, twin, room/2)
 	g.fillWith(t, "records", room, func(name, text string) client.Object {
 		return shadow(t, twin, name, template("hostPID: true", "args: ["+text+"]"))
@@ -81,10 +78,7 @@ func (c *cluster) awaitRoom(t *testing.T, twin string, most int) {
 // flood creates objects as fast as it can until the victim has started a pod.
 func (g *guest) flood(t *testing.T, victim *guest, theirs string) {
 	flooded := g.twin(t, "flooded") // before the limit, which stories before this one have used up
-	limit := `{"spec":{"limits":{"objects":100,"namespaces":5}}}`
-	if _, err := hamburg.Kubectl(t.Context(), "patch", "peer", "visby-hostile", "--type", "merge", "-p", limit); err != nil {
-		t.Fatal(err)
-	}
+	hamburg.limit(t, g.id, `{"objects":100,"namespaces":5}`)
 	// In the first minute after installation Kubernetes does not know how to count Hanse's own kinds.
 	hamburg.awaitQuota(t, flooded, "count/shadowpods.hanse.dev", 100)
 	hamburg.awaitQuota(t, g.invitation.Namespace, "count/namespacemappings.hanse.dev", 5)

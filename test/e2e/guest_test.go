@@ -176,6 +176,23 @@ func (c *cluster) welcome(t *testing.T, name string, more ...string) *guest {
 	return c.join(t, c.invite(t, name, more...), name)
 }
 
+// welcomeWithin is welcome for a peer that the administrator sets these limits.
+func (c *cluster) welcomeWithin(t *testing.T, name, limits string) *guest {
+	t.Helper()
+	invitation := c.invite(t, name)
+	c.limit(t, name, limits)
+	return c.join(t, invitation, name)
+}
+
+// limit sets limits of the peer.
+func (c *cluster) limit(t *testing.T, peer, limits string) {
+	t.Helper()
+	patch := fmt.Sprintf(`{"spec":{"limits":%s}}`, limits)
+	if _, err := c.Kubectl(context.Background(), "patch", "peer", peer, "--type", "merge", "-p", patch); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // twin asks for a twin namespace and waits for it.
 func (g *guest) twin(t *testing.T, home string) string {
 	t.Helper()

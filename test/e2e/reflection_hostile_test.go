@@ -242,8 +242,8 @@ func (in *intruder) lendLittle(t *testing.T) {
 		in.at.create(t, class)
 		t.Cleanup(func() { in.at.deleteAndWait(t, class) })
 	}
-	in.at.limitStorage(t, "lubeck", `"1Gi"`)
-	t.Cleanup(func() { in.at.limitStorage(t, "lubeck", "null") })
+	in.at.limit(t, "lubeck", `{"resources":{"storage":"1Gi"}}`)
+	t.Cleanup(func() { in.at.limit(t, "lubeck", `{"resources":{"storage":null}}`) })
 	eventually(t, "the limit is in force", func(ctx context.Context) error {
 		quota := &corev1.ResourceQuota{}
 		err := in.at.Get(ctx, types.NamespacedName{Namespace: in.twin, Name: "hanse"}, quota)
@@ -301,15 +301,6 @@ func (in *intruder) isRefused(ctx context.Context, t *testing.T, key types.Names
 		return fmt.Errorf("it says %v", ready)
 	}
 	return nil
-}
-
-// limitStorage sets how much room all claims of the peer may ask for.
-func (c *cluster) limitStorage(t *testing.T, peer, room string) {
-	t.Helper()
-	patch := fmt.Sprintf(`{"spec":{"limits":{"resources":{"storage":%s}}}}`, room)
-	if _, err := c.Kubectl(context.Background(), "patch", "peer", peer, "--type", "merge", "-p", patch); err != nil {
-		t.Error(err)
-	}
 }
 
 func (c *cluster) mustPod(t *testing.T, p *party) *corev1.Pod {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,18 +11,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
-// A guest that makes, changes and deletes Requests as fast as it can gets no further than its quota, and keeps no other from an answer.
+// A guest that makes, changes and deletes Requests as fast as it can, for as much as it can, gets no further than its quota and its
+// limits, and keeps no other from an answer or from room. Without the limit it would have all pods that hamburg can run: who comes
+// first may reserve what is free.
 func TestRequestFlood(t *testing.T) {
 	ctx := market(t)
-	const berth, total, asked = corev1.ResourceName("example.com/piers"), 1_000_000, 5 // enough for both
+	const berth, total, asked, pods = corev1.ResourceName("example.com/piers"), 1_000_000, 5, 20 // piers enough for both
 	hamburg.berths(t, string(berth), total)
-	hostile, other := hamburg.welcome(t, "visby-flood"), hamburg.welcome(t, "visby-calm")
+	hostile, other := hamburg.welcomeWithin(t, "visby-flood", fmt.Sprintf(`{"resources":{"pods":"%d"}}`, pods)), hamburg.welcome(t, "visby-calm")
 	t.Cleanup(func() { hamburg.disperse(t, []*guest{hostile, other}) })
 	for _, g := range []*guest{hostile, other} {
 		g.awaitOffered(t, berth, total)
@@ -29,20 +34,52 @@ func TestRequestFlood(t *testing.T) {
 	other.answerTimes(t, berth, "before", asked)
 	flooding, stop := context.WithCancel(ctx)
 	flood := hostile.askWithoutEnd(flooding, berth)
-	other.answerTimes(t, berth, "during", asked)
-	eventually(t, "the flood has met the quota", func(context.Context) error {
-		if flood.refused.Load() == 0 {
-			return fmt.Errorf("%d of its writes were taken, and none was refused", flood.taken.Load())
+	hostile.awaitLimited(t)
+	eventually(t, "the flood has met the quota, and goes on", func(context.Context) error {
+		if taken, refused := flood.taken.Load(), flood.refused.Load(); refused == 0 || taken < 5*v1alpha1.MaxRequests {
+			return fmt.Errorf("%d of its writes were taken, and %d refused", taken, refused)
 		}
 		return nil
 	})
+	other.answerTimes(t, berth, "during", asked)
 	stop()
 	flood.Wait()
-	all := &v1alpha1.RequestList{}
-	if err := hamburg.List(ctx, all, client.InNamespace(hostile.invitation.Namespace)); err != nil || len(all.Items) > v1alpha1.MaxRequests {
-		t.Errorf("it has %d Requests (%v)", len(all.Items), err)
+	all := hostile.requests(ctx, t)
+	reserved := corev1.ResourceList{}
+	for i := range all {
+		reserved = quota.Add(reserved, all[i].Locked())
+	}
+	if len(all) > v1alpha1.MaxRequests || reserved.Pods().Value() > pods {
+		t.Errorf("it has %d Requests, which reserve %s pods", len(all), reserved.Pods())
 	}
 	t.Logf("of the flood %d writes were taken and %d refused", flood.taken.Load(), flood.refused.Load())
+}
+
+// requests are those that the provider has of the guest.
+func (g *guest) requests(ctx context.Context, t *testing.T) []v1alpha1.Request {
+	t.Helper()
+	list := &v1alpha1.RequestList{}
+	if err := g.provider.List(ctx, list, client.InNamespace(g.invitation.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// awaitLimited waits until the flood has reserved as much as it gets, and is refused more since a limit says so.
+func (g *guest) awaitLimited(t *testing.T) {
+	t.Helper()
+	eventually(t, "the flood has met the limit", func(ctx context.Context) error {
+		said := map[string]int{}
+		for _, request := range g.requests(ctx, t) {
+			if found := meta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionAcknowledged); found != nil {
+				said[found.Reason]++
+			}
+		}
+		if said[v1alpha1.ReasonLimitExceeded] == 0 {
+			return fmt.Errorf("its Requests say %v", said)
+		}
+		return nil
+	})
 }
 
 // answerTimes asks so often, and tells how long the answers took.
@@ -71,20 +108,20 @@ func (g *guest) askWithoutEnd(ctx context.Context, of corev1.ResourceName) *floo
 	for worker := range 8 {
 		f.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				request := g.request(fmt.Sprintf("flood-%d-%d", worker, i%40), of, 1)
+				request := g.request(fmt.Sprintf("flood-%d-%d", worker, rand.IntN(40)), of, 1)
 				var err error
 				switch i % 4 {
-				case 3:
+				case 0:
 					err = g.Delete(ctx, request)
+				case 1:
+					err = g.Patch(ctx, request, client.RawPatch(types.MergePatchType,
+						fmt.Appendf(nil, `{"spec":{"components":[{"name":"web","replicas":%d}]}}`, 1+rand.IntN(50))))
 				default:
-					if err = g.Create(ctx, request); apierrors.IsAlreadyExists(err) {
-						err = g.Patch(ctx, request, client.RawPatch(types.MergePatchType,
-							fmt.Appendf(nil, `{"spec":{"components":[{"name":"web","replicas":%d}]}}`, 1+i%1000)))
-					}
+					err = g.Create(ctx, request)
 				}
 				if err == nil {
 					f.taken.Add(1)
-				} else if !apierrors.IsNotFound(err) && ctx.Err() == nil {
+				} else if apierrors.IsForbidden(err) {
 					f.refused.Add(1)
 				}
 			}

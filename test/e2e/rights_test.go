@@ -239,12 +239,7 @@ func (c *cluster) secretsOfNodes(t *testing.T) []string {
 func TestQuotaRace(t *testing.T) {
 	ctx := shared(t)
 	const limit = 5
-	invitation := hamburg.invite(t, "visby-greedy")
-	patch := fmt.Sprintf(`{"spec":{"limits":{"resources":{"pods":"%d","cpu":"1"}}}}`, limit)
-	if _, err := hamburg.Kubectl(ctx, "patch", "peer", "visby-greedy", "--type", "merge", "-p", patch); err != nil {
-		t.Fatal(err)
-	}
-	g := hamburg.join(t, invitation, "visby-greedy")
+	g := hamburg.welcomeWithin(t, "visby-greedy", fmt.Sprintf(`{"resources":{"pods":"%d","cpu":"1"}}`, limit))
 	twins := []string{g.twin(t, "one"), g.twin(t, "two")}
 
 	most := make(chan int, 1)
@@ -281,11 +276,7 @@ func TestQuotaRace(t *testing.T) {
 // A peer does not get around a limit with pods that ask for nothing: each container then counts 100m of a processor.
 func TestPodsThatAskForNothingCount(t *testing.T) {
 	ctx := shared(t)
-	invitation := hamburg.invite(t, "visby-modest")
-	if _, err := hamburg.Kubectl(ctx, "patch", "peer", "visby-modest", "--type", "merge", "-p", `{"spec":{"limits":{"resources":{"cpu":"150m"}}}}`); err != nil {
-		t.Fatal(err)
-	}
-	g := hamburg.join(t, invitation, "visby-modest")
+	g := hamburg.welcomeWithin(t, "visby-modest", `{"resources":{"cpu":"150m"}}`)
 	twin := g.twin(t, "shop")
 	modest := "spec:\n  containers: [{name: main, image: " + busybox + ", imagePullPolicy: IfNotPresent, command: [/bin/sh, -c, \"" + forever + "\"]}]\n"
 	if err := g.Create(ctx, shadow(t, twin, "first", modest)); err != nil {
