@@ -71,6 +71,20 @@ func TestPodWithoutRoomSaysSoOnceAndIsLetGo(t *testing.T) {
 	}
 }
 
+// What home asks of clusters keeps a pod off those behind its provider too. If it finds no room for that, its user is told so.
+func TestPodWithoutRoomSaysWhichClustersBehindItsProviderAreLeftOut(t *testing.T) {
+	const way = "It stays on the provider's own nodes. bremen: It is excluded"
+	w := offloaded(t, podCalled("web-1"))
+	w.reconcilePod("web-1")
+	w.tell("web-1", roomless(v1alpha1.ReasonNoRoom), metav1.Condition{
+		Type: v1alpha1.ConditionOnward, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStaysHere, Message: way,
+	})
+	w.reconcilePod("web-1")
+	if status := w.pod("web-1").Status; status.Reason != v1alpha1.ReasonNoRoom || status.Message != noRoom+". "+way {
+		t.Errorf("status: %+v", status)
+	}
+}
+
 func TestPodThatHasFoundRoomMeanwhileStays(t *testing.T) {
 	w := offloaded(t, ownedBy(podCalled("web-1"), "ReplicaSet"))
 	w.reconcilePod("web-1")

@@ -265,6 +265,10 @@ func hinted(theirs string, shadow *v1alpha1.ShadowPod, status *corev1.PodStatus)
 	if !isRoomless(found) {
 		return nil
 	}
+	if onward := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionOnward); onward != nil {
+		found = found.DeepCopy()
+		found.Message += ". " + onward.Message // a cluster with room may be one that home has excluded
+	}
 	return found
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -92,91 +91,6 @@ func sentOnByHamburg(t *testing.T) context.Context {
 		return isOpen(node) && !cpu.IsZero()
 	})
 	return ctx
-}
-
-// What wismar's user asks of clusters binds hamburg too, which wismar's pods only pass: of the two behind hamburg they run in
-// the one that is left, and hamburg says so on its record of each pod.
-func TestPlacementBindsTheSecondHop(t *testing.T) {
-	ctx := sentOnByHamburg(t)
-	const pods = 3
-	for name, spec := range map[string]v1alpha1.NamespaceOffloadingSpec{
-		"excluded": {Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: []string{"bremen"}}}},
-		"too-dear": {Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{
-			MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("0.01"), Currency: "EUR"}, // bremen asks 0.02, and hamburg half of that more
-		}}},
-		"not-selected": {ClusterSelector: &v1alpha1.ClusterSelector{MatchExpressions: []v1alpha1.ClusterSelectorRequirement{{
-			Key: v1alpha1.LabelClusterID, Operator: metav1.LabelSelectorOpNotIn, Values: []v1alpha1.LabelValue{"bremen"},
-		}}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			wismar.expectAggregate(t) // also while clusters are slow to answer
-			spec.Strategy = v1alpha1.StrategyRemote
-			ns := wismar.offloadedBy(t, spec)
-			for i := range pods {
-				pod := shellPod(ns, fmt.Sprintf("%s-%d", name, i), forever)
-				pod.Labels["app"] = name
-				wismar.create(t, pod)
-			}
-			for _, home := range wismar.awaitReadyPods(t, ns, name, pods) {
-				between := hamburg.mustRemotePod(t, &home)
-				if provider := behindHamburg(t, between); provider != lubeck {
-					t.Errorf("%s runs in %s", home.Name, provider.Name)
-				}
-				hamburg.expectSentOn(t, between, metav1.ConditionTrue, v1alpha1.ReasonPlacementObeyed, "lubeck", "bremen: ")
-				last := &v1alpha1.ShadowPod{}
-				if err := lubeck.Get(ctx, client.ObjectKeyFromObject(lubeck.mustRemotePod(t, between)), last); err != nil || last.Spec.Onward == "" {
-					t.Errorf("lubeck is asked for %q (%v)", last.Spec.Onward, err)
-				}
-			}
-		})
-	}
-	t.Run("nowhere", func(t *testing.T) {
-		ns := wismar.offloadedBy(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, Placement: &v1alpha1.NamespacePlacement{
-			Placement: v1alpha1.Placement{Exclude: []string{"bremen", "lubeck"}},
-		}})
-		pod := shellPod(ns, "stays", forever)
-		wismar.create(t, pod)
-		var between *corev1.Pod
-		eventually(t, "hamburg has made it", func(ctx context.Context) error {
-			home := &corev1.Pod{}
-			err := wismar.Get(ctx, client.ObjectKeyFromObject(pod), home)
-			if err == nil {
-				between, err = hamburg.remotePod(ctx, home)
-			}
-			return err
-		})
-		hamburg.expectSentOn(t, between, metav1.ConditionFalse, v1alpha1.ReasonStaysHere, "bremen: ", "lubeck: ")
-		if err := hamburg.Get(ctx, client.ObjectKeyFromObject(between), between); err != nil || between.Spec.NodeName != "" {
-			t.Errorf("it is on %q (%v), and hamburg's own node is closed", between.Spec.NodeName, err)
-		}
-		hamburg.cordon(t, "hamburg-worker-1", false)
-		defer hamburg.cordon(t, "hamburg-worker-1", true)
-		wismar.awaitReadyPods(t, ns, "stays", 1)
-		if err := hamburg.Get(ctx, client.ObjectKeyFromObject(between), between); err != nil || isVirtual(between) {
-			t.Errorf("it is on %q (%v), want hamburg's own node", between.Spec.NodeName, err)
-		}
-	})
-}
-
-// expectSentOn waits until the record of the pod says where the pod may be sent on to.
-func (c *cluster) expectSentOn(t *testing.T, pod *corev1.Pod, status metav1.ConditionStatus, reason string, texts ...string) {
-	t.Helper()
-	eventually(t, "the record says where the pod may go", func(ctx context.Context) error {
-		shadow := &v1alpha1.ShadowPod{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), shadow); err != nil {
-			return err
-		}
-		said := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionOnward)
-		if said == nil || said.Status != status || said.Reason != reason {
-			return fmt.Errorf("it says %+v", said)
-		}
-		for _, text := range texts {
-			if !strings.Contains(said.Message, text) {
-				return fmt.Errorf("it says %q, without %q", said.Message, text)
-			}
-		}
-		return nil
-	})
 }
 
 // expectAggregate waits until hamburg offers what its two providers have, each with its price and half of that more, and
