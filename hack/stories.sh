@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 export HANSE_E2E=1
 state=$PWD/.testbed/e2e network=$PWD/.testbed/e2e-network
 market=$PWD/.testbed/e2e-market rest=$PWD/.testbed/e2e-rest
+audit=(--audit --arg "apiserver:audit-policy-file=$PWD/test/e2e/audit-policy.yaml")
 
 beside='' # the process that tells the second row
 output=$(mktemp) told=$(mktemp -d) claims=$(mktemp -d)
@@ -46,7 +47,7 @@ need() { grep -qE "$1" <<<"$needs"; }
 # start_pair brings up what stories of the phases shared and alone need.
 start_pair() {
 	local testbed=(bin/testbed --state "$state") skewed
-	"${testbed[@]}" up lubeck hamburg --workers 1 --audit ${KUBERNETES:+--kubernetes "$KUBERNETES"} $(! need '\bmetrics\b' || echo --metrics) \
+	"${testbed[@]}" up lubeck hamburg --workers 1 "${audit[@]}" ${KUBERNETES:+--kubernetes "$KUBERNETES"} $(! need '\bmetrics\b' || echo --metrics) \
 		$(! need '^(shared|alone).*\bstorage\b' || echo --storage) $(! need '^(shared|alone).*\bsnapshots\b' || echo --snapshots)
 	! need '^(shared|alone).*\brostock\b' || "${testbed[@]}" up rostock --workers 0
 	mkdir -p "$state-memory"
@@ -58,7 +59,7 @@ start_pair() {
 start_rest() {
 	local testbed=(bin/testbed --state "$rest") workers=$1
 	shift
-	"${testbed[@]}" up "$@" --workers "$workers" --audit && mkdir -p "$rest-memory" && "${testbed[@]}" load bin/hanse.tar "$@"
+	"${testbed[@]}" up "$@" --workers "$workers" "${audit[@]}" && mkdir -p "$rest-memory" && "${testbed[@]}" load bin/hanse.tar "$@"
 }
 
 start_market() {

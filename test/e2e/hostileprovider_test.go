@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +20,6 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/bench/lab"
-	"github.com/hanse-dev/hanse/test/harness"
 	"github.com/hanse-dev/hanse/test/hostile"
 )
 
@@ -308,49 +303,6 @@ func (c *cluster) forgetPeak(t *testing.T, subcommand string) {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", c.pidOf(t, subcommand)), []byte(peak), 0o200); err != nil {
 		t.Fatal(err)
 	}
-}
-
-func (c *cluster) auditLog() string {
-	return filepath.Join(harness.StateFolder(), c.Name, "logs", "audit.log")
-}
-
-// auditOffset is how long the audit log is now.
-func (c *cluster) auditOffset(t *testing.T) int64 {
-	t.Helper()
-	info, err := os.Stat(c.auditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
-}
-
-// writesOfHanse counts the writes of the cluster's own Hanse that the audit log tells of, from an offset on.
-func (c *cluster) writesOfHanse(t *testing.T, from int64) int {
-	t.Helper()
-	log, err := os.Open(c.auditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		line := struct {
-			Verb string
-			User struct{ Username string }
-		}{}
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Verb == "get" || line.Verb == "list" || line.Verb == "watch" {
-			continue
-		}
-		if strings.HasPrefix(line.User.Username, "system:serviceaccount:"+v1alpha1.SystemNamespace+":") {
-			count++
-		}
-	}
-	return count
 }
 
 // timesToReady starts pods one after the other, and returns how long each took from its creation until it was Ready.

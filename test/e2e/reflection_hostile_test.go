@@ -1,12 +1,8 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -310,33 +306,6 @@ func (c *cluster) mustPod(t *testing.T, p *party) *corev1.Pod {
 		t.Fatal(err)
 	}
 	return pod
-}
-
-// audited returns an error unless the audit log tells, from an offset on, of a request to the resource by the user that was refused.
-func (c *cluster) audited(t *testing.T, from int64, user, resource string) error {
-	t.Helper()
-	log, err := os.Open(c.auditLog())
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var line struct {
-			User           struct{ Username string }
-			ObjectRef      struct{ Resource string }
-			ResponseStatus struct{ Code int }
-		}
-		if json.Unmarshal(lines.Bytes(), &line) == nil && line.User.Username == user && line.ObjectRef.Resource == resource &&
-			line.ResponseStatus.Code >= 400 && line.ResponseStatus.Code < 500 {
-			return nil
-		}
-	}
-	return fmt.Errorf("it has no refusal of %s to %s", resource, user)
 }
 
 // A provider gets at nothing of home's that its pods do not refer to: with what it has as a consumer of home it may read nothing there,

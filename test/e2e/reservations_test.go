@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -245,67 +241,6 @@ func TestReservationExpiryKillsNothing(t *testing.T) {
 	}
 }
 
-// Four guests ask for far more than there is, all at once, while the provider's manager is killed.
-func TestNoDoubleSale(t *testing.T) {
-	ctx := alone(t)
-	const berth, total, guests, each = corev1.ResourceName("example.com/docks"), 40, 4, 60
-	hamburg.berths(t, string(berth), total)
-	crowd := make([]*guest, guests)
-	for i := range crowd {
-		crowd[i] = hamburg.welcome(t, fmt.Sprintf("visby-crowd-%d", i))
-	}
-	t.Cleanup(func() { hamburg.disperse(t, crowd) })
-	for _, g := range crowd {
-		g.awaitOffered(t, berth, total)
-	}
-	sales, began := hamburg.follows(t, berth), time.Now()
-	askAll(t, crowd, each, berth, func() { hamburg.kill9(t, "manager") })
-	eventually(t, "all Requests are answered, and all berths are sold", func(context.Context) error { return sales.complete(guests*each, total) })
-	// What one gives back, others may have; nobody has it twice.
-	for i := range each / 3 {
-		if err := client.IgnoreNotFound(crowd[0].Delete(ctx, crowd[0].request(fmt.Sprintf("r-%d", i), berth, 1))); err != nil {
-			t.Error(err)
-		}
-		if err := crowd[1+i%3].Create(ctx, crowd[1+i%3].request(fmt.Sprintf("again-%d", i), berth, 1)); err != nil {
-			t.Error(err)
-		}
-	}
-	eventually(t, "all Requests of the second round are answered", func(context.Context) error { return sales.complete(guests*each, 0) })
-	t.Logf("at most %d of %d were sold at a time, in %s", sales.atMost(), total, time.Since(began).Round(time.Millisecond))
-	if sales.atMost() > total {
-		t.Error("more was sold than there is")
-	}
-}
-
-// askAll has each guest ask for one berth or two so many times, many at once, and calls halfway in between.
-func askAll(t *testing.T, crowd []*guest, each int, berth corev1.ResourceName, halfway func()) {
-	t.Helper()
-	const workers = 4
-	var asking sync.WaitGroup
-	var asked atomic.Int32
-	half := make(chan struct{})
-	for n, g := range crowd {
-		for worker := range workers {
-			asking.Go(func() {
-				for i := worker; i < each; i += workers {
-					if err := g.Create(t.Context(), g.request(fmt.Sprintf("r-%d", i), berth, int32(1+(n+i)%2))); err != nil {
-						t.Errorf("%s asks: %v", g.id, err)
-					}
-					if int(asked.Add(1)) == len(crowd)*each/2 {
-						close(half)
-					}
-				}
-			})
-		}
-	}
-	<-half
-	halfway()
-	asking.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-}
-
 // disperse forgets the guests all at once, without the namespaces having to delete what they asked for one by one.
 func (c *cluster) disperse(t *testing.T, crowd []*guest) {
 	t.Helper()
@@ -319,77 +254,4 @@ func (c *cluster) disperse(t *testing.T, crowd []*guest) {
 		})
 	}
 	forgetting.Wait()
-}
-
-// sales is what Requests say is reserved, at each moment.
-type sales struct {
-	mu       sync.Mutex
-	reserved map[types.UID]int64
-	answered map[types.UID]bool
-	most     int64
-}
-
-// follows sees every change of each Request for the resource, in order.
-func (c *cluster) follows(t *testing.T, of corev1.ResourceName) *sales {
-	t.Helper()
-	watching, err := client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	events, err := watching.Watch(t.Context(), &v1alpha1.RequestList{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &sales{reserved: map[types.UID]int64{}, answered: map[types.UID]bool{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if request, is := event.Object.(*v1alpha1.Request); is && request.Spec.Components[0].Resources[of] != (resource.Quantity{}) {
-				s.see(request, event.Type == watch.Deleted, of)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		events.Stop()
-		<-done
-	})
-	return s
-}
-
-func (s *sales) see(request *v1alpha1.Request, gone bool, of corev1.ResourceName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	reserved := request.Status.Reserved[of]
-	s.reserved[request.UID], s.answered[request.UID] = reserved.Value(), request.Status.Phase != ""
-	if gone {
-		delete(s.reserved, request.UID)
-		delete(s.answered, request.UID)
-	}
-	s.most = max(s.most, s.sum())
-}
-
-func (s *sales) atMost() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.most
-}
-
-func (s *sales) sum() int64 {
-	sum := int64(0)
-	for _, reserved := range s.reserved {
-		sum += reserved
-	}
-	return sum
-}
-
-// complete says what is missing until so many Requests are answered, and at least so much is sold.
-func (s *sales) complete(requests int, least int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answered := slices.Collect(maps.Values(s.answered))
-	if len(answered) != requests || slices.Contains(answered, false) || s.sum() < least {
-		return fmt.Errorf("of %d Requests not all are answered, or only %d are sold", len(answered), s.sum())
-	}
-	return nil
 }
