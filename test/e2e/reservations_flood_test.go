@@ -49,10 +49,29 @@ func TestRequestFlood(t *testing.T) {
 	for i := range all {
 		reserved = quota.Add(reserved, all[i].Locked())
 	}
-	if len(all) > v1alpha1.MaxRequests || reserved.Pods().Value() > pods {
-		t.Errorf("it has %d Requests, which reserve %s pods", len(all), reserved.Pods())
+	if reserved.Pods().Value() > pods {
+		t.Errorf("its Requests reserve %s pods", reserved.Pods())
 	}
-	t.Logf("of the flood %d writes were taken and %d refused", flood.taken.Load(), flood.refused.Load())
+	t.Logf("of the flood %d writes were taken and %d refused, and it has %d Requests", flood.taken.Load(), flood.refused.Load(), len(all))
+	hostile.getsNoMore(t, berth)
+}
+
+// getsNoMore waits until the quota has no room for another Request. Kubernetes counts what a quota bounds after the fact, so that on a busy
+// machine a flood can exceed it for a moment: then nothing more is taken until there is less again.
+func (g *guest) getsNoMore(t *testing.T, of corev1.ResourceName) {
+	t.Helper()
+	made := 0
+	eventually(t, "the quota has no room for more", func(ctx context.Context) error {
+		for ; made < v1alpha1.MaxRequests; made++ {
+			switch err := g.Create(ctx, g.request(fmt.Sprintf("more-%d", made), of, 1)); {
+			case apierrors.IsForbidden(err):
+				return nil
+			case err != nil:
+				return err
+			}
+		}
+		return fmt.Errorf("it has made %d more", made)
+	})
 }
 
 // requests are those that the provider has of the guest.
