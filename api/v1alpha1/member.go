@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -116,6 +118,11 @@ type Member struct {
 	// +optional
 	// +structType=atomic
 	Status MemberStatus `json:"status,omitempty"`
+}
+
+// IsKnownThrough reports whether the broker of that name names the member now.
+func (m *Member) IsKnownThrough(broker string) bool {
+	return slices.ContainsFunc(m.Status.Brokers, func(b MemberBroker) bool { return b.Name == broker })
 }
 
 // MemberList is a list of members.

@@ -686,6 +686,11 @@ func (p *Peer) AcceptsMember(id string) bool { return matchesAny(p.Spec.AcceptMe
 // AsksMember reports whether the member of that id is asked for offers through the peer, a Broker.
 func (p *Peer) AsksMember(id string) bool { return matchesAny(p.Spec.AskMembers, id) }
 
+// AwaitsInvitation reports whether an invitation of the peer is still to come through its introducer.
+func (p *Peer) AwaitsInvitation() bool {
+	return p.Spec.Introducer != "" && !meta.IsStatusConditionTrue(p.Status.Conditions, ConditionSession)
+}
+
 // matchesAny reports whether one of the patterns, with * as in path.Match, is that of the name.
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {

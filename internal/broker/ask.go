@@ -35,7 +35,7 @@ func (m *member) askAll(ctx context.Context, seen *scene) {
 // ask asks for the invitation of one Peer, and returns how that stands.
 func (m *member) ask(ctx context.Context, seen *scene, wanted *v1alpha1.Peer) (*metav1.Condition, error) {
 	message, request := m.ourRequest(seen, wanted.Spec.ClusterID)
-	if !isAskedFor(wanted) {
+	if !wanted.AwaitsInvitation() {
 		if message != nil {
 			return nil, m.remove(ctx, seen, message)
 		}
@@ -61,11 +61,6 @@ func (m *member) ask(ctx context.Context, seen *scene, wanted *v1alpha1.Peer) (*
 		return m.request(ctx, seen, wanted, known)
 	}
 	return m.follow(ctx, seen, wanted, message, request)
-}
-
-// isAskedFor says whether an invitation of the peer is still to come through its introducer.
-func isAskedFor(peer *v1alpha1.Peer) bool {
-	return peer.Spec.Introducer != "" && !meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionSession)
 }
 
 // ourRequest is what we have asked of the cluster. A broker may have put something else there that we have said.

@@ -38,7 +38,7 @@ func (m *member) hear(ctx context.Context, seen *scene) {
 		case named[id]:
 		case neverHeard(known): // a manager has ended before it wrote the status
 			seen.note(m.drop(ctx, known))
-		case slices.ContainsFunc(known.Status.Brokers, isBroker(seen.broker.Name)):
+		case known.IsKnownThrough(seen.broker.Name):
 			seen.note(m.unheard(ctx, seen, known))
 		}
 	}
@@ -163,7 +163,7 @@ func (m *member) unheard(ctx context.Context, seen *scene, known *v1alpha1.Membe
 // isCharged says whether the Member counts among those that are kept of the broker. One that no broker names any more counts for the last
 // that has, so that brokers which invent members take away room from themselves alone, and nothing that is pinned has to give way.
 func isCharged(known *v1alpha1.Member, broker string) bool {
-	return slices.ContainsFunc(known.Status.Brokers, isBroker(broker)) || known.Status.LastBroker == broker || neverHeard(known)
+	return known.IsKnownThrough(broker) || known.Status.LastBroker == broker || neverHeard(known)
 }
 
 // neverHeard says whether a Member was made and nothing was written into it.

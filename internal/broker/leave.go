@@ -56,7 +56,7 @@ func (m *member) forget(ctx context.Context, broker string) error {
 	}
 	var problems []error
 	for _, known := range seen.members {
-		if !neverHeard(known) && slices.ContainsFunc(known.Status.Brokers, isBroker(broker)) {
+		if !neverHeard(known) && known.IsKnownThrough(broker) {
 			problems = append(problems, m.unheard(ctx, seen, known))
 		}
 	}

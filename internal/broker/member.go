@@ -139,7 +139,7 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		m.clearUp(ctx, seen)
 		why = m.introduced(seen)
 	}
-	if !isAskedFor(broker) {
+	if !broker.AwaitsInvitation() {
 		seen.note(introduced.say(ctx, m.Client, broker, *why))
 	}
 	return reconcile.Result{RequeueAfter: seen.again}, errors.Join(seen.problems...)

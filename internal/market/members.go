@@ -64,13 +64,12 @@ func brokerFor(member *v1alpha1.Member, all []v1alpha1.Peer) (found string) {
 // mayAsk reports whether the member may be asked through the peer.
 func mayAsk(peer *v1alpha1.Peer, member *v1alpha1.Member) bool {
 	return peer.HasRole(v1alpha1.RoleBroker) && peer.DeletionTimestamp.IsZero() && peer.AsksMember(member.Name) &&
-		slices.ContainsFunc(member.Status.Brokers, func(b v1alpha1.MemberBroker) bool { return b.Name == peer.Name })
+		member.IsKnownThrough(peer.Name)
 }
 
 // isJoining reports whether the Peer only waits for an invitation of the member.
 func isJoining(peer *v1alpha1.Peer, member string) bool {
-	return peer.Name == member && peer.Spec.ClusterID == member && peer.Spec.Introducer != "" && peer.DeletionTimestamp.IsZero() &&
-		!meta.IsStatusConditionTrue(peer.Status.Conditions, v1alpha1.ConditionSession)
+	return peer.Name == member && peer.Spec.ClusterID == member && peer.DeletionTimestamp.IsZero() && peer.AwaitsInvitation()
 }
 
 // rowOf is what is known of the member. Its Peer will have the name of its id.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,13 +44,7 @@ func TestTenConsumersOneProvider(t *testing.T) {
 			}
 		}
 	}
-	t.Cleanup(func() { // together, before they would be forgotten one after the other
-		var forgetting sync.WaitGroup
-		for _, g := range guests {
-			forgetting.Go(func() { hamburg.forget(t, g.id) })
-		}
-		forgetting.Wait()
-	})
+	t.Cleanup(func() { hamburg.disperse(t, guests) })
 	volumes := map[string]string{}
 	for i, g := range guests {
 		g.expectOwnWares(ctx, t, twins[i])
