@@ -22,29 +22,7 @@ func TestGuaranteeIsLocked(t *testing.T) {
 	offered := bremen.awaitVirtual(t, hamburg, "has more than a core", func(node *corev1.Node) bool {
 		return isOpen(node) && node.Status.Allocatable.Cpu().MilliValue() > 1000
 	}).Status.Allocatable.Cpu().DeepCopy()
-	guarantee := func(list corev1.ResourceList) {
-		t.Helper()
-		eventually(t, "hamburg's Peer is changed", func(ctx context.Context) error {
-			peer, err := hamburg.peer(ctx, "lubeck")
-			if err != nil {
-				return err
-			}
-			changed := peer.DeepCopy()
-			changed.Spec.Guarantee = list
-			return hamburg.Patch(ctx, changed, client.MergeFrom(peer))
-		})
-	}
-	t.Cleanup(func() {
-		peer, err := hamburg.peer(context.Background(), "lubeck")
-		if err == nil {
-			changed := peer.DeepCopy()
-			changed.Spec.Guarantee = nil
-			err = hamburg.Patch(context.Background(), changed, client.MergeFrom(peer))
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
+	guarantee := hamburg.guarantees(t, lubeck)
 	guarantee(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")})
 	most := offered.DeepCopy()
 	most.Sub(resource.MustParse("950m"))
@@ -62,6 +40,54 @@ func TestGuaranteeIsLocked(t *testing.T) {
 	least := offered.DeepCopy()
 	least.Sub(resource.MustParse("50m"))
 	bremen.awaitVirtual(t, hamburg, "has the core again", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().Cmp(least) >= 0 })
+}
+
+// guarantees returns what sets the guarantee of the consumer. When the story ends there is none.
+func (c *cluster) guarantees(t *testing.T, consumer *cluster) func(corev1.ResourceList) {
+	t.Helper()
+	set := func(list corev1.ResourceList) {
+		t.Helper()
+		eventuallyAfter(t, c.Name+"'s Peer is changed", func(ctx context.Context) error {
+			peer, err := c.peer(ctx, consumer.Name)
+			if err != nil {
+				return err
+			}
+			changed := peer.DeepCopy()
+			changed.Spec.Guarantee = list
+			return c.Patch(ctx, changed, client.MergeFrom(peer))
+		})
+	}
+	t.Cleanup(func() { set(nil) })
+	return set
+}
+
+// What one consumer is guaranteed nobody else gets, be it by a Request or by a pod, also while it lies idle. It is there when the consumer
+// asks for it.
+func TestGuaranteeHolds(t *testing.T) {
+	ctx := market(t)
+	const slip, all, guaranteed = corev1.ResourceName("example.com/slips"), 10, 6
+	hamburg.berths(t, string(slip), all)
+	other := hamburg.welcome(t, "visby-unguaranteed")
+	t.Cleanup(func() { hamburg.disperse(t, []*guest{other}) })
+	twin := other.twin(t, "shop")
+	other.awaitOffered(t, slip, all)
+	hamburg.guarantees(t, lubeck)(corev1.ResourceList{slip: *resource.NewQuantity(guaranteed, resource.DecimalSI)})
+	other.awaitOffered(t, slip, all-guaranteed)
+	other.create(t, mooring(t, twin, "grasps", units(slip, all-guaranteed+1), ""), other.request("grasps", slip, all-guaranteed+1))
+	other.awaitPhase(t, "grasps", v1alpha1.RequestRefused, v1alpha1.ReasonNoRoom)
+	other.awaitRefused(t, twin, "grasps")
+	other.create(t, other.request("fits", slip, all-guaranteed))
+	other.awaitPhase(t, "fits", v1alpha1.RequestAcknowledged, v1alpha1.ReasonReserved)
+
+	app := applicationOf(lubeck.offloaded(t, v1alpha1.StrategyRemote), &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "10m", "web")
+	app.Spec.Components[0].Resources[slip] = *resource.NewQuantity(guaranteed, resource.DecimalSI)
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	request, err := hamburg.requestOf(ctx, app, lubeck)
+	if got := request.Locked()[slip]; err != nil || got.Value() != guaranteed {
+		t.Errorf("hamburg reserves %s (%v)", got.String(), err)
+	}
+	lubeck.deleteAndWait(t, app)
 }
 
 // keepsFromAGuest has a consumer that obeys no scheduler ask for what others are guaranteed: with one large pod, and with

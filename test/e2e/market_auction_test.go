@@ -107,12 +107,29 @@ func bidding(t *testing.T, atHamburg, atBremen int32) {
 	bremen.bids(t, atBremen, "0.01")
 }
 
-// Providers that want nothing of an application say so, and then the auction is over. Nobody is asked for room, and what is advertised stays
-// as it was.
+// Offers are no advertisements: what is advertised stays as it was, although both providers offer the application for half of it.
+func TestOffersLeaveTableAlone(t *testing.T) {
+	market(t)
+	bidding(t, 60, 40)
+	before := advertised(t)
+	app := auctioned(lubeck.offloaded(t, v1alpha1.StrategyRemote), "0.0001", v1alpha1.AuctionIfNeeded)
+	lubeck.create(t, app)
+	lubeck.awaitAuction(t, app)
+	for peer, interest := range map[string]int32{"hamburg": 60, "bremen": 40} {
+		if o := offerOf(t, app, peer); o.Interest != interest || len(o.Won) > 0 {
+			t.Errorf("%s offers %+v", peer, o)
+		}
+	}
+	if diff := cmp.Diff(before, advertised(t)); diff != "" {
+		t.Errorf("what is advertised has changed (-before +after):\n%s", diff)
+	}
+	lubeck.deleteAndWait(t, app)
+}
+
+// Providers that want nothing of an application say so, and then the auction is over. Nobody is asked for room.
 func TestInterestZero(t *testing.T) {
 	ctx := market(t)
 	bidding(t, 0, 0)
-	before := advertised(t)
 	app := auctioned(lubeck.offloaded(t, v1alpha1.StrategyRemote), "0.0015", v1alpha1.AuctionIfNeeded)
 	lubeck.create(t, app)
 	lubeck.awaitAuction(t, app)
@@ -126,9 +143,6 @@ func TestInterestZero(t *testing.T) {
 	}
 	if app.Status.Phase != v1alpha1.ApplicationUnplaced || app.Status.Conditions[0].Reason != v1alpha1.ReasonNoClusterFits || time.Until(app.Status.Auction.Deadline.Time) <= 0 {
 		t.Errorf("it did not end when all had offered: %+v", app.Status)
-	}
-	if diff := cmp.Diff(before, advertised(t)); diff != "" {
-		t.Errorf("what is advertised has changed (-before +after):\n%s", diff)
 	}
 	lubeck.deleteAndWait(t, app)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,8 +109,7 @@ func (c *cluster) awaitDeployment(t *testing.T, ns, name string, replicas int32)
 }
 
 // A cluster that is cut off for longer than the user wants to wait loses its component: it gets its room in another one, and its pods are
-// made anew there. An application that is deleted meanwhile says whom it cannot tell. When the cluster is back, it is told: nothing of the
-// two is left there, and no pod ran twice under one UID.
+// made anew there. When the cluster is back, nothing of it is left there, and no pod ran twice under one UID.
 func TestLostComponentIsPlacedAgain(t *testing.T) {
 	ctx := market(t)
 	charge(t, "0.01", "0.02")
@@ -117,19 +117,12 @@ func TestLostComponentIsPlacedAgain(t *testing.T) {
 	app := webAt(ns, func(app *v1alpha1.Application) {
 		app.Spec.Placement.ReplaceAfter = &metav1.Duration{Duration: 10 * time.Second}
 	})
-	left := applicationOf(ns, &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "10m", "left")
-	left.Name = "left"
 	lubeck.create(t, app)
-	lubeck.create(t, left)
 	lubeck.awaitDeployment(t, ns, "web", 1)
 	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
-	lubeck.awaitApplication(t, left, v1alpha1.ApplicationPlaced)
 	lubeck.expectAtComponent(t, app, "web", "hamburg")
 	before := lubeck.awaitReadyPods(t, ns, "web", 1)[0]
 	cutOff(t)
-	if err := lubeck.Delete(ctx, left); err != nil {
-		t.Fatal(err)
-	}
 	eventually(t, "its pod runs at bremen", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		err := lubeck.List(ctx, pods, client.InNamespace(ns), client.MatchingLabels{"app": "web"})
@@ -140,22 +133,49 @@ func TestLostComponentIsPlacedAgain(t *testing.T) {
 		}
 		return errors.Join(err, fmt.Errorf("it does not: %+v", app.Status.Components))
 	})
-	if err := lubeck.Get(ctx, client.ObjectKeyFromObject(left), left); err != nil || left.Status.Phase != v1alpha1.ApplicationReleased {
-		t.Errorf("the application that was deleted says %+v (%v)", left.Status, err)
-	}
 	mustTestbed(t, "heal", "lubeck", "hamburg")
 	eventually(t, "nothing is left at hamburg", func(ctx context.Context) error {
-		for _, of := range []*v1alpha1.Application{app, left} {
-			if _, err := hamburg.requestOf(ctx, of, lubeck); !apierrors.IsNotFound(err) {
-				return errors.Join(err, fmt.Errorf("there is the Request of %s", of.Name))
-			}
-		}
-		return errors.Join(lubeck.isGone(ctx, left), lubeck.isGone(ctx, before.DeepCopy()))
+		return errors.Join(hamburg.hasNoRequest(ctx, app, lubeck), lubeck.isGone(ctx, before.DeepCopy()))
 	})
 	if _, err := hamburg.remotePod(ctx, &before); err == nil {
 		t.Error("its old pod still runs at hamburg")
 	}
 	lubeck.deleteAndWait(t, app)
+}
+
+// hasNoRequest is nil if the provider has no Request of the consumer's application.
+func (c *cluster) hasNoRequest(ctx context.Context, app *v1alpha1.Application, consumer *cluster) error {
+	if _, err := c.requestOf(ctx, app, consumer); !apierrors.IsNotFound(err) {
+		return errors.Join(err, fmt.Errorf("%s has the Request of %s", c.Name, app.Name))
+	}
+	return nil
+}
+
+// An application that is deleted while its cluster is cut off says that this one cannot be told. When it is back it is told, and has the room
+// for others again.
+func TestReleaseReachesCutOffProvider(t *testing.T) {
+	ctx := market(t)
+	app := applicationOf(lubeck.offloaded(t, v1alpha1.StrategyRemote), &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "10m", "web")
+	lubeck.create(t, app)
+	lubeck.awaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	cutOff(t)
+	if err := lubeck.Delete(ctx, app); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it says that it is released and whom it cannot tell", func(ctx context.Context) error {
+		err := lubeck.Get(ctx, client.ObjectKeyFromObject(app), app)
+		if err == nil && (app.Status.Phase != v1alpha1.ApplicationReleased || !slices.Equal(app.Status.AskedAt, []string{"hamburg"})) {
+			err = fmt.Errorf("it says %+v", app.Status)
+		}
+		return err
+	})
+	if request, err := hamburg.requestOf(ctx, app, lubeck); err != nil || len(request.Locked()) == 0 {
+		t.Errorf("hamburg does not reserve its room any more: %+v (%v)", request.Status, err)
+	}
+	mustTestbed(t, "heal", "lubeck", "hamburg")
+	eventually(t, "the room is given back", func(ctx context.Context) error {
+		return errors.Join(hamburg.hasNoRequest(ctx, app, lubeck), lubeck.isGone(ctx, app))
+	})
 }
 
 // closed has the cluster refuse every Request.
