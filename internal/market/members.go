@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -23,7 +24,8 @@ import (
 
 // findMembers finds those that may be asked.
 func (a *applications) findMembers(ctx context.Context, seen *scene, all []v1alpha1.Peer) error {
-	if when, _ := seen.app.AuctionTerms(); when == v1alpha1.AuctionNever || !slices.ContainsFunc(all, asksMembers) {
+	brokers, peers := brokersAmong(all), clustersOf(all)
+	if when, _ := seen.app.AuctionTerms(); when == v1alpha1.AuctionNever || len(brokers) == 0 {
 		return nil
 	}
 	known := &v1alpha1.MemberList{}
@@ -33,7 +35,7 @@ func (a *applications) findMembers(ctx context.Context, seen *scene, all []v1alp
 	slices.SortFunc(known.Items, func(a, b v1alpha1.Member) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range known.Items {
 		member := &known.Items[i]
-		if broker := brokerFor(member, all); broker != "" {
+		if broker := brokerFor(member, brokers); broker != "" && !peers.Has(member.Name) {
 			seen.members = append(seen.members, rowOf(member))
 			seen.brokers[member.Name], seen.reserves[member.Name] = broker, true
 		}
@@ -41,35 +43,39 @@ func (a *applications) findMembers(ctx context.Context, seen *scene, all []v1alp
 	return nil
 }
 
-func asksMembers(peer v1alpha1.Peer) bool { return len(peer.Spec.AskMembers) > 0 }
-
-// brokerFor is the broker through which the member is asked, the first by name; empty if it is not to be asked. One that is a peer is asked
-// as such.
-func brokerFor(member *v1alpha1.Member, all []v1alpha1.Peer) (found string) {
-	if !meta.IsStatusConditionTrue(member.Status.Conditions, v1alpha1.ConditionCurrent) || member.Status.Offer == nil {
-		return ""
-	}
+// brokersAmong are the peers through which members are asked, by name.
+func brokersAmong(all []v1alpha1.Peer) (brokers []*v1alpha1.Peer) {
 	for i := range all {
-		peer := &all[i]
-		switch {
-		case (peer.Name == member.Name || peer.Spec.ClusterID == member.Name) && !isJoining(peer, member.Name):
-			return ""
-		case mayAsk(peer, member) && (found == "" || peer.Name < found):
-			found = peer.Name
+		if peer := &all[i]; peer.HasRole(v1alpha1.RoleBroker) && peer.DeletionTimestamp.IsZero() && len(peer.Spec.AskMembers) > 0 {
+			brokers = append(brokers, peer)
+		}
+	}
+	slices.SortFunc(brokers, func(a, b *v1alpha1.Peer) int { return cmp.Compare(a.Name, b.Name) })
+	return brokers
+}
+
+// clustersOf are the names and ids of peers, which are asked as such. One that only waits for an invitation is none yet.
+func clustersOf(all []v1alpha1.Peer) sets.Set[string] {
+	found := sets.New[string]()
+	for i := range all {
+		if peer := &all[i]; peer.Name != peer.Spec.ClusterID || !peer.DeletionTimestamp.IsZero() || !peer.AwaitsInvitation() {
+			found.Insert(peer.Name, peer.Spec.ClusterID)
 		}
 	}
 	return found
 }
 
-// mayAsk reports whether the member may be asked through the peer.
-func mayAsk(peer *v1alpha1.Peer, member *v1alpha1.Member) bool {
-	return peer.HasRole(v1alpha1.RoleBroker) && peer.DeletionTimestamp.IsZero() && peer.AsksMember(member.Name) &&
-		member.IsKnownThrough(peer.Name)
-}
-
-// isJoining reports whether the Peer only waits for an invitation of the member.
-func isJoining(peer *v1alpha1.Peer, member string) bool {
-	return peer.Name == member && peer.Spec.ClusterID == member && peer.DeletionTimestamp.IsZero() && peer.AwaitsInvitation()
+// brokerFor is the first of the brokers through which the member may be asked, empty if it is not to be asked.
+func brokerFor(member *v1alpha1.Member, brokers []*v1alpha1.Peer) string {
+	if !meta.IsStatusConditionTrue(member.Status.Conditions, v1alpha1.ConditionCurrent) || member.Status.Offer == nil {
+		return ""
+	}
+	for _, broker := range brokers {
+		if broker.AsksMember(member.Name) && member.IsKnownThrough(broker.Name) {
+			return broker.Name
+		}
+	}
+	return ""
 }
 
 // rowOf is what is known of the member. Its Peer will have the name of its id.
