@@ -49,6 +49,71 @@ type MemberBroker struct {
 	// sequence is the number of the last introduction that came through this broker. It may not bring an older one.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
+
+	// marks are what the broker itself says of the member. They are its word, and nobody else's.
+	// +optional
+	Marks *MemberMarks `json:"marks,omitempty"`
+
+	// marked is when other marks came than before, by this cluster's clock.
+	// +optional
+	Marked *metav1.Time `json:"marked,omitempty"`
+}
+
+// MaxMark bounds each count of marks.
+const MaxMark = 1_000_000_000
+
+// MemberMarks are what a broker has counted of a member, by what has passed through the broker alone: what the two say to each other as
+// peers, and whether an application ran well, it does not see.
+type MemberMarks struct {
+	// since is from when on it was counted: when the broker's manager has begun, or the member has come, whichever is later.
+	// +required
+	Since metav1.Time `json:"since"`
+
+	// longestGap is the longest time between two introductions of the member, in full minutes, rounded up. A member introduces itself
+	// every 15 minutes at least. It is missing until there were two.
+	// +optional
+	LongestGap *metav1.Duration `json:"longestGap,omitempty"`
+
+	// quotes is how many Quotes the member was brought for which time is over, or which it has answered.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Quotes int32 `json:"quotes,omitempty"`
+
+	// offers is how many of them it has answered in time, also with no.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Offers int32 `json:"offers,omitempty"`
+
+	// declined is how many of these offers were for nothing: the interest in every component, and in the whole, was 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Declined int32 `json:"declined,omitempty"`
+
+	// offerTime is how long the member took from a Quote to its offer, on average. It is missing while there are no offers.
+	// +optional
+	OfferTime *metav1.Duration `json:"offerTime,omitempty"`
+
+	// handOvers is how many requests for an invitation the member was brought for which time is over, or which it has answered. One that is
+	// made again after it was refused, and is refused again, counts once.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	HandOvers int32 `json:"handOvers,omitempty"`
+
+	// invitations is how many of them it has answered with an invitation.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Invitations int32 `json:"invitations,omitempty"`
+
+	// refusals is how many of them it has refused.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Refusals int32 `json:"refusals,omitempty"`
 }
 
 // MemberStatus is what was heard of a member.
@@ -123,6 +188,14 @@ type Member struct {
 // IsKnownThrough reports whether the broker of that name names the member now.
 func (m *Member) IsKnownThrough(broker string) bool {
 	return slices.ContainsFunc(m.Status.Brokers, func(b MemberBroker) bool { return b.Name == broker })
+}
+
+// MarksOf returns what the broker of that name says of the member, nil if nothing.
+func (m *Member) MarksOf(broker string) *MemberMarks {
+	if i := slices.IndexFunc(m.Status.Brokers, func(b MemberBroker) bool { return b.Name == broker }); i >= 0 {
+		return m.Status.Brokers[i].Marks
+	}
+	return nil
 }
 
 // MemberList is a list of members.

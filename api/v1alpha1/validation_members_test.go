@@ -31,6 +31,9 @@ func TestRulesOfMembers(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
+	marked := func(marks string) []string {
+		return []string{"BROKERS", `{name: hamburg, heard: "2026-01-01T00:00:00Z", marks: {` + marks + `}}`}
+	}
 	spec := func(text string) []string { return []string{"SPEC", text} }
 	const (
 		asBroker   = "clusterID: hamburg, roles: [Provider, Broker]"
@@ -82,6 +85,10 @@ func TestRulesOfMembers(t *testing.T) {
 		"through another broker":         {"members", knownMember, goodMember, []string{"BROKERS", brokers(16)}, true, ""},
 		"through too many brokers":       {"members", knownMember, goodMember, []string{"BROKERS", brokers(17)}, false, atMostSome},
 		"through one broker twice":       {"members", knownMember, goodMember, []string{"BROKERS", brokers(1) + ", " + brokers(1)}, false, "Duplicate"},
+		"that is marked":                 {"members", knownMember, goodMember, marked(`since: "2026-01-01T00:00:00Z", longestGap: 15m0s, quotes: 1000000000, offerTime: 1.2s`), false, ""},
+		"that is marked since never":     {"members", knownMember, goodMember, marked("quotes: 1"), false, "since"},
+		"that is marked beyond bounds":   {"members", knownMember, goodMember, marked(`since: "2026-01-01T00:00:00Z", quotes: 1000000001`), false, "quotes"},
+		"that is marked below nothing":   {"members", knownMember, goodMember, marked(`since: "2026-01-01T00:00:00Z", refusals: -1`), false, "refusals"},
 		"by what is no key":              {"members", knownMember, goodMember, []string{"KEY", "abc"}, false, "spec.publicKey"},
 		"by the longest id":              {"members", knownMember, goodMember, []string{"NAME", longestID}, false, ""},
 		"by a name that is no id":        {"members", knownMember, goodMember, []string{"NAME", longestID + "d"}, false, "it is the id of the cluster"},

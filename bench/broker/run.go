@@ -164,7 +164,7 @@ func (w *world) introduction(member, nth int) (*v1alpha1.MessageSpec, error) {
 
 // introduceAll has each member introduce itself. Who is about to hear it is one that listens from the beginning.
 func (w *world) introduceAll(ctx context.Context) (measure.Sample, error) {
-	seen, err := w.Observe(ctx, &v1alpha1.MessageList{}, []client.ListOption{client.InNamespace(v1alpha1.MembersNamespace)},
+	seen, err := w.Observe(ctx, &v1alpha1.MessageList{}, []client.ListOption{client.InNamespace(v1alpha1.MembersNamespace), client.HasLabels{v1alpha1.LabelFrom}},
 		lab.Milestone{Name: "heard", Reached: lab.Created})
 	if err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (w *world) listen(ctx context.Context) error {
 func (e *ear) run() {
 	defer close(e.heard)
 	for event := range e.ResultChan() {
-		if message, ok := event.Object.(*v1alpha1.Message); ok {
+		if message, ok := event.Object.(*v1alpha1.Message); ok && message.Relayed() { // and is not what the broker says itself
 			e.heard <- message.Spec.Statement
 		}
 	}

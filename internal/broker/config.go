@@ -35,6 +35,13 @@ const (
 	introductionLife = 30 * time.Minute
 	// introductionPause is the least time between two.
 	introductionPause = 5 * time.Second
+	// marksLife is for how long marks hold, and marksPause the least time between two versions of them, for each member of the broker.
+	marksLife  = time.Hour
+	marksPause = 300 * time.Millisecond
+	// marksMessages is how many Messages have the marks of all members.
+	marksMessages = 64
+	// leastToAnswer is the least time that a question must leave for its answer, so that it counts if there is none.
+	leastToAnswer = 5 * time.Second
 	// handOverLife is for how long a request for an invitation holds, and the answer.
 	handOverLife = 10 * time.Minute
 	// askAgain is how soon a member is asked again that has refused.
@@ -89,7 +96,8 @@ func SetupWithManager(mgr ctrl.Manager, c Config) (*Quotes, error) {
 		return nil, err
 	}
 	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}
-	return &Quotes{m}, errors.Join(setUpRelay(mgr, c), setUpReaders(mgr, c), m.setUp(mgr), setUpAges(mgr, c))
+	n := &notes{}
+	return &Quotes{m}, errors.Join(setUpRelay(mgr, c, n), setUpMarker(mgr, c, n), setUpReaders(mgr, c), m.setUp(mgr), setUpAges(mgr, c))
 }
 
 func options() controller.Options {

@@ -19,11 +19,16 @@ import (
 // One that it lies about is still named.
 func (m *member) hear(ctx context.Context, seen *scene) {
 	named := map[string]bool{}
+	var marks []*v1alpha1.Message
 	for _, object := range seen.public.List() {
 		message := object.(*v1alpha1.Message)
 		named[message.Name] = true
 		said := m.statement(seen, message)
 		if said == nil || said.From == m.ClusterID {
+			continue
+		}
+		if said.Type == trust.Marks {
+			marks = append(marks, message)
 			continue
 		}
 		if err := m.takeIn(ctx, seen, said); isRefusal(err) {
@@ -42,6 +47,7 @@ func (m *member) hear(ctx context.Context, seen *scene) {
 			seen.note(m.unheard(ctx, seen, known))
 		}
 	}
+	m.heed(ctx, seen, marks)
 }
 
 func isRefusal(err error) bool {
@@ -129,8 +135,8 @@ func withIntroduction(before *v1alpha1.MemberStatus, said *trust.Statement, seen
 		status.Offer, status.Said, status.Expires, status.Sequence = offer, &at, &until, said.Sequence
 	}
 	if last := broughtBy(status, seen.broker.Name); said.Sequence > last.Sequence && len(status.Brokers) < maxBrokers {
-		status.Brokers = append(slices.DeleteFunc(status.Brokers, isBroker(last.Name)),
-			v1alpha1.MemberBroker{Name: last.Name, Heard: metav1.NewTime(seen.now), Sequence: said.Sequence})
+		last.Heard, last.Sequence = metav1.NewTime(seen.now), said.Sequence
+		status.Brokers = append(slices.DeleteFunc(status.Brokers, isBroker(last.Name)), last)
 		status.LastBroker = ""
 	}
 	sayWhetherCurrent(status, seen.now)

@@ -295,9 +295,9 @@ func (m *member) remove(ctx context.Context, seen *scene, message *v1alpha1.Mess
 }
 
 // next is the number of a statement that is made now, after that one, which may be nil: our clock may have gone back since.
-func next(seen *scene, before *trust.Statement) int64 {
+func next(now time.Time, before *trust.Statement) int64 {
 	if before == nil {
-		return seen.now.UnixNano()
+		return now.UnixNano()
 	}
-	return max(seen.now.UnixNano(), before.Sequence+1)
+	return max(now.UnixNano(), before.Sequence+1)
 }

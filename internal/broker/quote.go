@@ -38,7 +38,7 @@ func (q *Quotes) Ask(ctx context.Context, broker, member, name string, quote *v1
 		return nil
 	}
 	err = q.member.send(ctx, seen, quoteMessage(member, name), trust.Statement{
-		Type: trust.Quote, To: member, Sequence: next(seen, said), Expires: quote.ExpirationTime.Time,
+		Type: trust.Quote, To: member, Sequence: next(seen.now, said), Expires: quote.ExpirationTime.Time,
 	}, json.RawMessage(body))
 	if apierrors.IsAlreadyExists(err) { // it is written, and not seen yet: when it is, this is looked at again
 		return nil
@@ -149,7 +149,7 @@ func (m *member) offer(ctx context.Context, seen *scene, said *trust.Statement) 
 	for i := range reply.Components {
 		reply.Components[i].Message = "" // so that it always fits
 	}
-	return m.send(ctx, seen, name, trust.Statement{Type: trust.Offer, To: from.Name, Sequence: next(seen, before), Expires: said.Expires}, reply)
+	return m.send(ctx, seen, name, trust.Statement{Type: trust.Offer, To: from.Name, Sequence: next(seen.now, before), Expires: said.Expires}, reply)
 }
 
 // quoteFor is the Quote in our own cluster by which the member is made an offer, nil while there is none. The error is a Refusal if there is

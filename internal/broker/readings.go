@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -17,6 +18,9 @@ type reading struct {
 	said    *trust.Statement
 	err     error
 	refused string // the reason for which it was counted last
+	// marks are what the statement says of members, if it says that, and notMarks is why they are not taken in.
+	marks    *exchange.Marks
+	notMarks error
 }
 
 // isOf says whether it is the reading of that very version. A broker may say of another text that it is the same version.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +22,15 @@ import (
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-// A relay keeps the copies of what members say.
-type relay struct{ Config }
+// A relay keeps the copies of what members say, and notes what passes.
+type relay struct {
+	Config
 
-func setUpRelay(mgr ctrl.Manager, c Config) error {
-	r := &relay{c}
+	notes *notes
+}
+
+func setUpRelay(mgr ctrl.Manager, c Config, n *notes) error {
+	r := &relay{c, n}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("relay").
 		Watches(&v1alpha1.Message{}, handler.EnqueueRequestsFromMapFunc(originOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
@@ -36,12 +39,14 @@ func setUpRelay(mgr ctrl.Manager, c Config) error {
 		Complete(r)
 }
 
-// originOf is the Message itself, or the one that it is a copy of.
+// originOf is the Message itself, or the one that it is a copy of. What this broker says itself is neither.
 func originOf(_ context.Context, object client.Object) []reconcile.Request {
 	message := object.(*v1alpha1.Message)
 	key := client.ObjectKeyFromObject(message)
 	if message.Relayed() {
 		key.Namespace, key.Name, _ = strings.Cut(message.Annotations[v1alpha1.AnnotationMessage], "/")
+	} else if key.Namespace == v1alpha1.MembersNamespace {
+		return nil
 	}
 	return []reconcile.Request{{NamespacedName: key}}
 }
@@ -70,9 +75,10 @@ func (r *relay) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{}, err
 	}
 	if message == nil || !message.DeletionTimestamp.IsZero() {
+		r.notes.takenBack(request.NamespacedName, r.Clock.Now())
 		return reconcile.Result{}, r.takeBack(ctx, request.NamespacedName, nil)
 	}
-	copied, expires, err := r.copyOf(ctx, message)
+	copied, said, err := r.copyOf(ctx, message)
 	var why *trust.Refusal
 	if err != nil && !errors.As(err, &why) {
 		return reconcile.Result{}, err
@@ -87,23 +93,28 @@ func (r *relay) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	}
 	result := reconcile.Result{}
 	if copied != nil { // it ends, and until then there may come to be room for it
-		result.RequeueAfter = expires.Sub(r.Clock.Now())
+		result.RequeueAfter = said.Expires.Sub(r.Clock.Now())
 		if why != nil {
 			result.RequeueAfter = min(result.RequeueAfter, lookAgain)
 		}
 	}
+	if why == nil {
+		r.notes.relayed(request.NamespacedName, said, r.Clock.Now())
+	} else {
+		r.notes.takenBack(request.NamespacedName, r.Clock.Now())
+	}
 	return result, r.say(ctx, message, why)
 }
 
-// copyOf is the copy that there is to be of the Message, and until when. The error is a Refusal if there is to be none.
-func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha1.Message, time.Time, error) {
+// copyOf is the copy that there is to be of the Message, and what it says. The error is a Refusal if there is to be none.
+func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha1.Message, *trust.Statement, error) {
 	name, _ := strings.CutPrefix(message.Namespace, v1alpha1.TenantNamespacePrefix)
 	sender, err := local.Find(ctx, r.Client, client.ObjectKey{Name: name}, &v1alpha1.Peer{})
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, nil, err
 	}
 	if !isMember(sender) {
-		return nil, time.Time{}, &trust.Refusal{
+		return nil, nil, &trust.Refusal{
 			Reason: v1alpha1.ReasonNotAMember, Message: "This cluster relays for its members alone: its Peer for the sender has not the role Member",
 		}
 	}
@@ -115,7 +126,7 @@ func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha
 		err = said.Judge(sender.Spec.PublicKey, 0)
 	}
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, nil, err
 	}
 	copied := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{
 		Namespace: v1alpha1.MembersNamespace, Name: said.From,
@@ -123,14 +134,14 @@ func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha
 		Annotations: map[string]string{v1alpha1.AnnotationMessage: message.Namespace + "/" + message.Name},
 	}, Spec: message.Spec}
 	if said.To == "" {
-		return copied, said.Expires, nil
+		return copied, said, nil
 	}
 	recipient, err := r.memberCalled(ctx, said.To)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, nil, err
 	}
 	copied.Namespace, copied.Name = v1alpha1.TenantNamespace(recipient.Name), v1alpha1.RelayedName(said.From, message.Name)
-	return copied, said.Expires, nil
+	return copied, said, nil
 }
 
 // isMember says whether the peer is heard and reads as a member: one that is suspended may not.

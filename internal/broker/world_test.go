@@ -30,6 +30,7 @@ type world struct {
 	*testkit.World
 	broker         *testkit.Cluster
 	relay          *relay
+	marker         *marker
 	readers        *readers
 	lubeck, wismar *cluster
 }
@@ -55,8 +56,9 @@ func newWorld(t *testing.T) *world {
 		return nil
 	})
 	w.lubeck, w.wismar = w.newMember("lubeck"), w.newMember("wismar")
-	config := Config{Client: w.broker.Client, Live: w.broker.Server, Clock: w.Clock}
-	w.relay, w.readers = &relay{config}, &readers{config, local.Uncached(config.Client, config.Live)}
+	config := Config{Client: w.broker.Client, Live: w.broker.Server, Clock: w.Clock, ClusterID: "hamburg-id", Key: keyOf("hamburg")}
+	w.relay, w.readers = &relay{config, &notes{}}, &readers{config, local.Uncached(config.Client, config.Live)}
+	w.marker = &marker{config, w.relay.notes}
 	return w
 }
 
@@ -89,7 +91,9 @@ func (c *cluster) joins(broker, tenantNamespace string, there *testkit.Cluster) 
 
 // brokerPeer is what a member has of its broker.
 func brokerPeer(name string) *v1alpha1.Peer {
-	return testkit.Peer(name, v1alpha1.RoleProvider, v1alpha1.RoleBroker)
+	peer := testkit.Peer(name, v1alpha1.RoleProvider, v1alpha1.RoleBroker)
+	peer.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf(name)))
+	return peer
 }
 
 func keyOf(name string) ed25519.PrivateKey {

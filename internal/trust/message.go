@@ -39,6 +39,8 @@ const (
 	Quote StatementType = "Quote"
 	// Offer answers that: the body is an exchange.RelayedOffer.
 	Offer StatementType = "Offer"
+	// Marks says to all members of a broker what the broker itself has counted of them: the body is an exchange.Marks.
+	Marks StatementType = "Marks"
 )
 
 // A Statement is what one cluster says to another, or to all members of a broker, through somebody who is not to be trusted.
