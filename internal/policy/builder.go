@@ -164,7 +164,7 @@ func (b *builder) object(v reflect.Value) *ast.Term {
 		return b.asWritten(value)
 	case v1alpha1.AdvertisementSpec:
 		b.offer(o, value, nil)
-	case v1alpha1.Peer, v1alpha1.Placement, corev1.Namespace, corev1.Pod:
+	case v1alpha1.Peer, v1alpha1.Placement, v1alpha1.MemberMarks, corev1.Namespace, corev1.Pod:
 		b.fields(o, reflect.ValueOf(described(value)), nil)
 	default:
 		b.fields(o, v, nil)

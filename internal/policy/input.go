@@ -64,6 +64,8 @@ type Facts struct {
 	Quote *v1alpha1.QuoteSpec `json:"quote"`
 	// Member is the id of the member that has asked through the peer, a Broker; empty if the peer itself has.
 	Member string `json:"member"`
+	// Marks are what the peer, as a Broker, says of that member; nil is nothing.
+	Marks *v1alpha1.MemberMarks `json:"marks"`
 	// Prices are those that the consumer is advertised; nil is none.
 	Prices *v1alpha1.Prices `json:"prices"`
 	// Price is what all that a consumer asks for costs for an hour; nil is nothing.
@@ -107,7 +109,7 @@ func NewTable(rows []TableRow) *Value {
 // NewInput makes an input of the facts. The error is ErrTooLarge if they are too large.
 func NewInput(f Facts) (Input, error) {
 	b := &builder{}
-	in := ast.NewObjectWithCapacity(15)
+	in := ast.NewObjectWithCapacity(16)
 	b.fields(in, reflect.ValueOf(f), nil)
 	switch {
 	case b.failed != nil:
@@ -192,6 +194,20 @@ func described(object any) any {
 			Exclude      []string                     `json:"exclude"`
 			Strict       bool                         `json:"strict"`
 		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.MinBandwidth, o.Exclude, o.Strict}
+	case v1alpha1.MemberMarks:
+		return struct {
+			Since       metav1.Time `json:"since"`
+			LongestGap  seconds     `json:"longestGapSeconds"`
+			Quotes      int32       `json:"quotes"`
+			Offers      int32       `json:"offers"`
+			Declined    int32       `json:"declined"`
+			OfferTime   seconds     `json:"offerTimeSeconds"`
+			HandOvers   int32       `json:"handOvers"`
+			Invitations int32       `json:"invitations"`
+			Refusals    int32       `json:"refusals"`
+		}{
+			o.Since, secondsOf(o.LongestGap), o.Quotes, o.Offers, o.Declined, secondsOf(o.OfferTime), o.HandOvers, o.Invitations, o.Refusals,
+		}
 	case corev1.Namespace:
 		return metadata{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}
 	case corev1.Pod:

@@ -150,8 +150,12 @@ func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1al
 	demand := exchange.DemandOf(quote.Spec.Components)
 	bidder.Prices = prices
 	if r.config.Decider.HasPolicies(policy.Quote) {
+		marks, err := r.marksOf(ctx, of.peer, from)
+		if err != nil {
+			return bidder, nil, err
+		}
 		answer, left := askPolicies(ctx, r.config.Decider, policy.Quote, policy.Facts{
-			Time: now, Peer: peer, Request: demand, Quote: &quote.Spec, Member: from, Prices: prices, Price: exchange.PriceOf(prices, demand),
+			Time: now, Peer: peer, Request: demand, Quote: &quote.Spec, Member: from, Marks: marks, Prices: prices, Price: exchange.PriceOf(prices, demand),
 		}, "the Quote")
 		if left != nil {
 			return bidder, left, nil
@@ -165,4 +169,16 @@ func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1al
 	}
 	bidder.Free = r.ledger.free(of, demand, limitsOf(peer).Resources)
 	return bidder, nil, nil
+}
+
+// marksOf is what the broker says of the member that asks through it, nil if nothing, or nobody does.
+func (r *quoteReconciler) marksOf(ctx context.Context, broker, member string) (*v1alpha1.MemberMarks, error) {
+	known := &v1alpha1.Member{}
+	if member == "" {
+		return nil, nil
+	}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: member}, known); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read Member %s: %w", member, err)
+	}
+	return known.MarksOf(broker), nil
 }

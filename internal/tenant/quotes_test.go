@@ -152,6 +152,17 @@ func TestOffersForAQuote(t *testing.T) {
 			},
 			change: func(q *v1alpha1.Quote) { q.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"} },
 		},
+		"of a member that the broker marks": {
+			web: "1", db: "1", want: "4 for 20m: web 4 for 10m, db 4 for 10m",
+			setUp: func(c *counter) {
+				known := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "wismar"}, Status: v1alpha1.MemberStatus{Brokers: []v1alpha1.MemberBroker{
+					{Name: "elsewhere", Marks: &v1alpha1.MemberMarks{Quotes: 7}}, {Name: peer().Name, Marks: &v1alpha1.MemberMarks{Quotes: 4}},
+				}}}
+				c.Home.Put(known)
+				c.ruled(policy.Quote, `interest := input.marks.quotes`)
+			},
+			change: func(q *v1alpha1.Quote) { q.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"} },
+		},
 		"of one that is no consumer": {
 			web: "1", db: "1", want: v1alpha1.ReasonParting + ": web " + v1alpha1.ReasonParting + ", db " + v1alpha1.ReasonParting, reason: v1alpha1.ReasonParting,
 			setUp: func(c *counter) {
