@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -113,7 +114,7 @@ func standing(conditions []metav1.Condition, kind string) (bool, string) {
 func (v *membersView) print(d *document, now time.Time, wide bool) {
 	header := []string{"MEMBER", "CURRENT", "BROKERS", "CPU", "MEMORY", "CPU/H", "SAID", "PEER"}
 	if wide {
-		header = append(header, "PRICES", "LABELS", "KEY")
+		header = append(header, "PRICES", "LABELS", "MARKS", "KEY")
 	}
 	rows, notes := [][]string{header}, []string{}
 	for i := range v.Members {
@@ -159,9 +160,20 @@ func (m *memberView) cells(now time.Time, wide bool) []string {
 		cpuPrice(&m.Offer), said, orElse(m.Peer, none),
 	}
 	if wide {
-		cells = append(cells, prices(m.Offer.Prices), list(pairs(m.Offer.Labels), fewInCell), m.PublicKey)
+		cells = append(cells, prices(m.Offer.Prices), list(pairs(m.Offer.Labels), fewInCell), list(marksOf(m.Brokers), fewInCell), m.PublicKey)
 	}
 	return cells
+}
+
+// marksOf are the words of each broker that has any.
+func marksOf(brokers []v1alpha1.MemberBroker) []string {
+	var all []string
+	for i := range brokers {
+		if of := brokers[i].Marks; of != nil {
+			all = append(all, fmt.Sprintf("%s: %d/%d offers %d/%d invitations", brokers[i].Name, of.Offers, of.Quotes, of.Invitations, of.HandOvers))
+		}
+	}
+	return all
 }
 
 // cpuPrice is what a core costs for an hour.

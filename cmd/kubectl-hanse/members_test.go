@@ -52,6 +52,10 @@ func TestMembers(t *testing.T) {
 		corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("10m"),
 	}}
 	priced.Status.Offer.Labels = map[string]v1alpha1.Text{"region": "north\x1b[31m"}
+	priced.Status.Brokers[0].Marks = &v1alpha1.MemberMarks{
+		Since: metav1.NewTime(now.Add(-time.Hour)), Quotes: 4, Offers: 3, Declined: 1, OfferTime: &metav1.Duration{Duration: 1200 * time.Millisecond},
+		HandOvers: 2, Invitations: 1, Refusals: 1, LongestGap: &metav1.Duration{Duration: 15 * time.Minute},
+	}
 	silent := newMember("riga", "hamburg")
 	setCurrent(silent, metav1.ConditionFalse, "Nothing new came from the member in time")
 	left := newMember("visby")
