@@ -165,9 +165,7 @@ func TestHandOverOutlivesBroker(t *testing.T) {
 	if _, err := lubeck.Hanse(ctx, "unpeer", "wismar"); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := wismar.Kubectl(ctx, "patch", "peer", "hamburg", "--type=merge", "-p", `{"spec":{"acceptMembers":["lub*"]}}`); err != nil {
-		t.Fatal(out, err)
-	}
+	wismar.patchesBroker(t, `{"spec":{"acceptMembers":["lub*"]}}`)
 	if out, err := lubeck.Hanse(ctx, "join", "--member", "wismar"); err != nil {
 		t.Fatal(out, err)
 	}
@@ -204,20 +202,22 @@ func (c *cluster) runsThere(t *testing.T, provider *cluster) (home, remote *core
 // The table has nothing cheap enough, and no peer offers it for less. A member that is no peer is asked through the broker, offers it at its
 // own price for members, and wins. Then the two become peers, and the application runs there.
 func TestBrokerRelaysAuction(t *testing.T) {
-	ctx := members(t)
+	members(t)
 	charge(t, "0.02", "0.02")
 	wismar.prices(t, "0.02")
 	wismar.policy(t, "quote", `package hanse.quote
 
-interest := 80 if input.member == "lubeck"
+# Who has answered whatever the broker has brought it.
+interest := 80 if {
+	input.member == "lubeck"
+	input.marks.offers == input.marks.quotes
+}
 
 prices := {"currency": "EUR", "perHour": {"cpu": 0.005}}
 `)
-	for c, patch := range map[*cluster]string{wismar: `{"spec":{"acceptMembers":["lubeck"]}}`, lubeck: `{"spec":{"askMembers":["wis*"]}}`} {
-		if out, err := c.Kubectl(ctx, "patch", "peer", "hamburg", "--type=merge", "-p", patch); err != nil {
-			t.Fatal(out, err)
-		}
-	}
+	wismar.patchesBroker(t, `{"spec":{"acceptMembers":["lubeck"]}}`)
+	lubeck.patchesBroker(t, `{"spec":{"askMembers":["wis*"]}}`)
+	wismar.isTold(t, lubeck, func(*v1alpha1.MemberMarks) bool { return true })
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	app := auctioned(ns, "0.0008", v1alpha1.AuctionIfNeeded)
 	lubeck.create(t, app)
@@ -232,7 +232,33 @@ prices := {"currency": "EUR", "perHour": {"cpu": 0.005}}
 	lubeck.shows(t, []string{"wismar (through hamburg)", "front, back", "80"}, "hanse", "auction", "shop", "-n", ns)
 	lubeck.create(t, deployment(ns, "front", 1, shellSpec(forever)))
 	lubeck.expectAtComponent(t, app, "front", "wismar")
+	lubeck.isTold(t, wismar, func(of *v1alpha1.MemberMarks) bool {
+		return of.Offers > 0 && of.Declined < of.Offers && of.OfferTime != nil && of.Invitations > 0
+	})
 	lubeck.deleteAndWait(t, app)
+}
+
+// patchesBroker changes the Peer for hamburg.
+func (c *cluster) patchesBroker(t *testing.T, patch string) {
+	t.Helper()
+	if out, err := c.Kubectl(t.Context(), "patch", "peer", "hamburg", "--type=merge", "-p", patch); err != nil {
+		t.Fatal(out, err)
+	}
+}
+
+// isTold waits until hamburg says to the cluster of the other one what is expected.
+func (c *cluster) isTold(t *testing.T, of *cluster, expected func(*v1alpha1.MemberMarks) bool) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s is told of what hamburg has counted of %s", c.Name, of.Name), func(ctx context.Context) error {
+		member := &v1alpha1.Member{}
+		if err := c.Get(ctx, client.ObjectKey{Name: of.Name}, member); err != nil {
+			return err
+		}
+		if marks := member.MarksOf("hamburg"); marks == nil || !expected(marks) {
+			return fmt.Errorf("it is told %+v", marks)
+		}
+		return nil
+	})
 }
 
 // A member that writes in another's name, or to nobody, is told on its own Message, and nobody else hears of it. One that leaves a
