@@ -36,8 +36,8 @@ var everyMember = reconcile.Request{NamespacedName: client.ObjectKey{Name: "mark
 // A marker says to all members what this broker has counted of them, signed with its own key. Each member belongs to one of a fixed number of
 // Messages, so that one that comes or goes changes one of them.
 //
-// That costs a reader 120 bytes for each member whose marks change, or whose neighbours' do, and each Message is written once in pauseOf at
-// most: with 1,000 members 120 kB in five minutes at most, which is 400 bytes a second. What members say themselves is about 1,000.
+// That costs a reader about 200 bytes for each member whose marks change, or whose neighbours' do, and each Message is written once in pauseOf
+// at most: with 1,000 members 200 kB in five minutes, which is 700 bytes a second. What members say themselves is about 1,000.
 type marker struct {
 	Config
 
