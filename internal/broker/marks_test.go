@@ -119,6 +119,21 @@ func (w *world) hasMarksAfter(d time.Duration, want *v1alpha1.MemberMarks) {
 	}
 }
 
+// A Quote whose copy is taken away from the member was not left unanswered.
+func TestWhatIsNotRelayedIsNotCounted(t *testing.T) {
+	w, _ := newAuction(t)
+	w.rounds(2)
+	if len(w.relay.notes.asked) != 1 {
+		t.Fatalf("%d Quotes wait for an offer", len(w.relay.notes.asked))
+	}
+	testkit.Change(w.broker, "", "lubeck", func(p *v1alpha1.Peer) { p.Spec.Access = v1alpha1.AccessSuspended })
+	w.relays()
+	w.Clock.Step(time.Hour)
+	if of := w.relay.notes.marks(map[string]bool{"wismar-id": true}, w.Clock.Now())["wismar-id"]; of.Quotes != 0 {
+		t.Errorf("wismar is marked with %+v", of)
+	}
+}
+
 // Where there is no namespace for what is said to all, nothing is marked, and nothing goes wrong.
 func TestNobodyIsMarkedByWhatIsNoBroker(t *testing.T) {
 	w := newWorld(t)

@@ -53,7 +53,7 @@ type asked struct {
 func (n *notes) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.changed = func() { queue.AddAfter(everyMember, settle) }
+	n.changed = func() { queue.AddAfter(everyMember, lookSoon) } // much passes at a time
 	return nil
 }
 

@@ -14,9 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -84,6 +86,12 @@ func TestHostileBroker(t *testing.T) {
 	if err := hamburg.Delete(ctx, impostor); err != nil {
 		t.Fatal(err)
 	}
+	// Marks that somebody else has signed in the broker's name.
+	marks := statementOf(t, trust.Statement{Type: trust.Marks, From: hamburg.Name}, exchange.Marks{
+		Members: map[string]v1alpha1.MemberMarks{wismar.Name: {Since: metav1.Now(), Quotes: 1}},
+	})
+	marks.Name = "marks.64"
+	lubeck.refuses(t, v1alpha1.ReasonForged, func() { hamburg.create(t, marks) })
 	hamburg.scale(ctx, t, "manager", "1")
 	lubeck.hears(t, wismar, hamburg)
 }
@@ -106,18 +114,23 @@ func (c *cluster) hearsNoMore(t *testing.T, heard *v1alpha1.Member) {
 // impostorOf is an introduction of a cluster that has the id of another one.
 func impostorOf(t *testing.T, other *cluster) *v1alpha1.Message {
 	t.Helper()
+	return statementOf(t, trust.Statement{Type: trust.Introduction, From: other.Name}, v1alpha1.MemberOffer{})
+}
+
+// statementOf is a statement to all by a key that nobody has.
+func statementOf(t *testing.T, said trust.Statement, body any) *v1alpha1.Message {
+	t.Helper()
 	_, key, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	spec, err := trust.SignStatement(key, trust.Statement{
-		Type: trust.Introduction, From: other.Name, Sequence: now.UnixNano(), Expires: now.Add(10 * time.Minute),
-	}, v1alpha1.MemberOffer{})
+	said.Sequence, said.Expires = now.UnixNano(), now.Add(10*time.Minute)
+	spec, err := trust.SignStatement(key, said, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, other.Name), Spec: *spec}
+	return &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, said.From), Spec: *spec}
 }
 
 // A lie is what a broker has in the place of what wismar has said, and why that is refused.
