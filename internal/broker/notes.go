@@ -161,7 +161,8 @@ func (n *notes) ask(message client.ObjectKey, said *trust.Statement, until, now 
 	}
 	again := there && n.asked[before].refused
 	n.drop(message, now)
-	if n.isOld(q.sequence) || !until.After(now) {
+	_, elsewhere := n.asked[q] // the name of a Message is not signed: two may ask the same
+	if elsewhere || q.from == q.to || n.isOld(q.sequence) || !until.After(now) {
 		return
 	}
 	n.asking[message], n.asked[q] = q, &asked{at: now, until: until, refused: again}

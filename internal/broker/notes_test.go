@@ -142,6 +142,21 @@ func TestWhatABrokerCounts(t *testing.T) {
 			p.asks()
 			p.after(time.Hour)
 		}, v1alpha1.MemberMarks{Quotes: 1, Offers: 1, OfferTime: span(0)}},
+		"a Quote to itself": {func(p *passage) {
+			s := trust.Statement{Type: trust.Quote, From: "wismar", To: "wismar", Sequence: p.now.UnixNano()}
+			p.says(itsQuote, s, exchange.RelayedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(p.now.Add(time.Minute))}})
+			s.Type = trust.Offer
+			p.says(anAnswer, s, exchange.RelayedOffer{Quote: s.Sequence, Whole: &v1alpha1.Offer{Interest: 1}})
+		}, v1alpha1.MemberMarks{}},
+		"the same Quote in two Messages": {func(p *passage) {
+			s := trust.Statement{Type: trust.Quote, From: "lubeck", To: "wismar", Sequence: p.now.UnixNano()}
+			body := exchange.RelayedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(p.now.Add(time.Minute))}}
+			other := client.ObjectKey{Namespace: itsQuote.Namespace, Name: "other"}
+			p.says(itsQuote, s, body)
+			p.says(other, s, body)
+			p.takenBack(itsQuote, p.after(40*time.Second).now)
+			p.takenBack(other, p.now)
+		}, v1alpha1.MemberMarks{Quotes: 1}},
 		"an invitation": {func(p *passage) { p.answers(p.wants(), "sealed") }, v1alpha1.MemberMarks{HandOvers: 1, Invitations: 1}},
 		"a refusal, each minute": {func(p *passage) {
 			for range 10 {

@@ -49,7 +49,7 @@ func ReadMarks(body []byte, broker string, until time.Time) (*Marks, error) {
 
 // judgeMarks says what is wrong with the marks of one member.
 func judgeMarks(field string, of *v1alpha1.MemberMarks, until time.Time) error {
-	if of.Since.IsZero() || of.Since.After(until) {
+	if of.Since.Unix() <= 0 || of.Since.After(until) {
 		return fmt.Errorf("%s.since: it must be a time that is over", field)
 	}
 	return cmp.Or(

@@ -39,6 +39,7 @@ func TestMarksOfMembers(t *testing.T) {
 		"of what is no cluster":              {`{"members":{"\u001b[2J":{"since":"2026-11-20T12:00:00Z"}}}`, "no member"},
 		"of a long id":                       {`{"members":{"` + strings.Repeat("a", 31) + `":{"since":"2026-11-20T12:00:00Z"}}}`, "no member"},
 		"since never":                        {`{"members":{"bremen":{}}}`, ".since"},
+		"since before all clocks":            {`{"members":{"bremen":{"since":"0000-01-01T00:00:00Z"}}}`, ".since"},
 		"since tomorrow":                     {`{"members":{"bremen":{"since":"2026-11-21T12:00:00Z"}}}`, ".since"},
 		"since what is no time":              {`{"members":{"bremen":{"since":"noon"}}}`, "body"},
 		"a negative gap":                     {of(`"longestGap":"-1s"`), ".longestGap"},
