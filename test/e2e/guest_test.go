@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,10 +54,14 @@ func (c *cluster) forget(t *testing.T, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if _, err := c.peer(ctx, name); client.IgnoreNotFound(err) == nil && err != nil {
+	isGone := func() bool {
+		_, err := c.peer(ctx, name)
+		return apierrors.IsNotFound(err)
+	}
+	if isGone() {
 		return
 	}
-	if _, err := c.Hanse(ctx, "unpeer", name, "--force", "--forget"); err != nil {
+	if _, err := c.Hanse(ctx, "unpeer", name, "--force", "--forget"); err != nil && !isGone() { // by agreement, meanwhile
 		t.Errorf("forget %s: %v", name, err)
 	}
 }
