@@ -378,8 +378,10 @@ const (
 	ReasonUnknownMember = "UnknownMember"
 	// ReasonRecipientFull means that there is no room for more Messages for the member.
 	ReasonRecipientFull = "RecipientFull"
-	// ReasonForged means that a statement is not signed by the key that is pinned for its sender.
+	// ReasonForged means that a statement is not signed by the key that is pinned for its sender, or that the object says something else.
 	ReasonForged = "Forged"
+	// ReasonUnsigned means that a Request, a Quote or an answer to one comes without a signature.
+	ReasonUnsigned = "Unsigned"
 	// ReasonMisaddressed means that a statement is for another cluster.
 	ReasonMisaddressed = "Misaddressed"
 	// ReasonNotAccepted means that a member does not let this cluster become its consumer.

@@ -10,14 +10,8 @@ const MaxMessages = 200
 // MessageIntroduction is the name of the Message by which a member introduces itself to all others.
 const MessageIntroduction = "introduction"
 
-// MessageSpec is a statement of one cluster to another, or to all members of a broker.
-type MessageSpec struct {
-	// to is the id of the cluster that the statement is for. Without it, it is for all members, and the Message is called introduction.
-	// +optional
-	// +kubebuilder:validation:MaxLength=30
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
-	To string `json:"to,omitempty"`
-
+// SignedStatement is what one cluster says to another, to the letter, and its signature.
+type SignedStatement struct {
 	// statement is what is said, to the letter as it was signed: a JSON text with type, from, key, to, sequence, expires and body.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -29,6 +23,17 @@ type MessageSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9+/]{86}==$`
 	// +kubebuilder:validation:MaxLength=88
 	Signature string `json:"signature"`
+}
+
+// MessageSpec is a statement of one cluster to another, or to all members of a broker.
+type MessageSpec struct {
+	// to is the id of the cluster that the statement is for. Without it, it is for all members, and the Message is called introduction.
+	// +optional
+	// +kubebuilder:validation:MaxLength=30
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	To string `json:"to,omitempty"`
+
+	SignedStatement `json:",inline"`
 }
 
 // MessageStatus says what has become of a Message.

@@ -38,6 +38,11 @@ type QuoteSpec struct {
 	// deletes the Quote.
 	// +required
 	ExpirationTime metav1.Time `json:"expirationTime"`
+
+	// signed is how the consumer has signed the rest of the spec, and the name of the Quote. Each version needs another statement, with a
+	// higher sequence. The provider offers nothing to a peer for a Quote without it.
+	// +optional
+	Signed *SignedStatement `json:"signed,omitempty"`
 }
 
 // Offer says how gladly a provider would take something, and for how much. It binds nobody.
@@ -86,6 +91,10 @@ type QuoteStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// sequence is that of the statement of the consumer that was taken in last. An older one is Stale.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+
 	// whole is the offer for all components together.
 	// +optional
 	Whole *Offer `json:"whole,omitempty"`
@@ -96,6 +105,10 @@ type QuoteStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=24
 	Components []ComponentOffer `json:"components,omitempty"`
+
+	// signed is how the provider has signed its offer to a peer, but for the messages of components.
+	// +optional
+	Signed *SignedStatement `json:"signed,omitempty"`
 }
 
 // Its spec has one writer, and so has its status, as those of a Request.

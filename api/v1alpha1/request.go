@@ -52,6 +52,11 @@ type RequestSpec struct {
 	// longer, move it on in time.
 	// +required
 	ExpirationTime metav1.Time `json:"expirationTime"`
+
+	// signed is how the consumer has signed the rest of the spec, and the name of the Request. Each version needs another statement, with
+	// a higher sequence. The provider refuses a Request without it.
+	// +optional
+	Signed *SignedStatement `json:"signed,omitempty"`
 }
 
 // RequestedApplication names the application that room is reserved for.
@@ -110,6 +115,10 @@ type RequestStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
+	// sequence is that of the statement of the consumer that was taken in last. An older one is Stale.
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
+
 	// phase is Pending, Acknowledged, Refused or Expired. While what was acknowledged is reserved it is Acknowledged, also if
 	// a later change of the spec was refused: condition Acknowledged says so.
 	// +optional
@@ -132,6 +141,10 @@ type RequestStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=257
 	Used corev1.ResourceList `json:"used,omitempty"`
+
+	// signed is how the provider has signed its answer: all of the status that the consumer relies on.
+	// +optional
+	Signed *SignedStatement `json:"signed,omitempty"`
 }
 
 // Its spec has one writer, and so has its status, as those of a ShadowPod: who wrote their fields would be longer than they are.

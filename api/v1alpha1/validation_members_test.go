@@ -9,6 +9,14 @@ import (
 const (
 	memberMessage = `{apiVersion: hanse.dev/v1alpha1, kind: Message, metadata: {name: introduction, namespace: x},
 		spec: {to: $TO, statement: '$STATEMENT', signature: $SIGNATURE}}`
+	signedRequest = `{apiVersion: hanse.dev/v1alpha1, kind: Request, metadata: {name: shop, namespace: x},
+		spec: {application: {uid: a}, components: [{name: web, replicas: 1}], expirationTime: "2026-01-01T00:00:00Z",
+			signed: {statement: '$STATEMENT', signature: $SIGNATURE}},
+		status: {sequence: 7, signed: {statement: '$ANSWER', signature: $SEAL}}}`
+	signedQuote = `{apiVersion: hanse.dev/v1alpha1, kind: Quote, metadata: {name: shop, namespace: x},
+		spec: {application: {uid: a}, components: [{name: web, replicas: 1}], deadline: "2026-01-01T00:00:00Z", expirationTime: "2026-01-01T00:00:00Z",
+			signed: {statement: '$STATEMENT', signature: $SIGNATURE}},
+		status: {sequence: 7, signed: {statement: '$ANSWER', signature: $SEAL}}}`
 	knownMember = `{apiVersion: hanse.dev/v1alpha1, kind: Member, metadata: {name: $NAME}, spec: {publicKey: $KEY},
 		status: {sequence: 7, brokers: [$BROKERS], offer: {availability: {$RESOURCES}, labels: {region: $REGION}}}}`
 )
@@ -16,6 +24,7 @@ const (
 func TestRulesOfMembers(t *testing.T) {
 	key, other := strings.Repeat("A", 43)+"=", strings.Repeat("B", 43)+"="
 	goodMessage := []string{"TO", "wismar", "STATEMENT", "{}", "SIGNATURE", strings.Repeat("A", 86) + "=="}
+	goodSigned := append([]string{"ANSWER", "{}", "SEAL", strings.Repeat("B", 86) + "=="}, goodMessage...)
 	goodMember := []string{"NAME", "wismar", "KEY", key, "BROKERS", `{name: hamburg, heard: "2026-01-01T00:00:00Z", sequence: 7}`, "RESOURCES", `cpu: "4"`, "REGION", "north"}
 	brokers := func(count int) string {
 		var all []string
@@ -80,6 +89,17 @@ func TestRulesOfMembers(t *testing.T) {
 		"of too many words":              {"messages", memberMessage, goodMessage, []string{"STATEMENT", strings.Repeat("a", 16385)}, false, "spec.statement"},
 		"with what is no signature":      {"messages", memberMessage, goodMessage, []string{"SIGNATURE", "signed"}, false, "spec.signature"},
 		"without a signature":            {"messages", strings.Replace(memberMessage, ", signature: $SIGNATURE", "", 1), goodMessage, nil, false, "spec.signature"},
+		"a signed request":               {"requests", signedRequest, goodSigned, nil, false, ""},
+		"that is signed anew":            {"requests", signedRequest, goodSigned, []string{"STATEMENT", "[]", "ANSWER", "[]"}, true, ""},
+		"that says too much":             {"requests", signedRequest, goodSigned, []string{"STATEMENT", strings.Repeat("a", 16385)}, false, "spec.signed.statement"},
+		"that has no signature":          {"requests", signedRequest, goodSigned, []string{"SIGNATURE", "signed"}, false, "spec.signed.signature"},
+		"that is answered too much":      {"requests", signedRequest, goodSigned, []string{"ANSWER", strings.Repeat("a", 16385)}, false, "status.signed.statement"},
+		"that is answered by nobody":     {"requests", signedRequest, goodSigned, []string{"SEAL", "signed"}, false, "status.signed.signature"},
+		"a signed quote":                 {"quotes", signedQuote, goodSigned, nil, false, ""},
+		"a quote that says too much":     {"quotes", signedQuote, goodSigned, []string{"STATEMENT", strings.Repeat("a", 16385)}, false, "spec.signed.statement"},
+		"a quote without a signature":    {"quotes", signedQuote, goodSigned, []string{"SIGNATURE", "signed"}, false, "spec.signed.signature"},
+		"an offer of too many words":     {"quotes", signedQuote, goodSigned, []string{"ANSWER", strings.Repeat("a", 16385)}, false, "status.signed.statement"},
+		"an offer without a signature":   {"quotes", signedQuote, goodSigned, []string{"SEAL", "signed"}, false, "status.signed.signature"},
 		"a member that is known":         {"members", knownMember, goodMember, nil, false, ""},
 		"by another key than before":     {"members", knownMember, goodMember, []string{"KEY", other}, true, "the key of a member is pinned"},
 		"through another broker":         {"members", knownMember, goodMember, []string{"BROKERS", brokers(16)}, true, ""},
@@ -98,7 +118,7 @@ func TestRulesOfMembers(t *testing.T) {
 		"whose resources are no amounts": {"members", knownMember, goodMember, []string{"RESOURCES", "cpu: much"}, false, "status.offer.availability"},
 	}
 	kinds := map[string]kind{}
-	for _, plural := range []string{"peers", "messages", "members"} {
+	for _, plural := range []string{"peers", "messages", "requests", "quotes", "members"} {
 		kinds[plural] = loadKind(t, plural)
 	}
 	for name, tt := range tests {

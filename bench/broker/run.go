@@ -144,7 +144,7 @@ func (w *world) gather(ctx context.Context) error {
 }
 
 // introduction is what the member says for the nth time.
-func (w *world) introduction(member, nth int) (*v1alpha1.MessageSpec, error) {
+func (w *world) introduction(member, nth int) (v1alpha1.MessageSpec, error) {
 	quantity := resource.MustParse
 	offer := v1alpha1.MemberOffer{
 		Availability: corev1.ResourceList{
@@ -157,9 +157,13 @@ func (w *world) introduction(member, nth int) (*v1alpha1.MessageSpec, error) {
 		Labels: map[string]v1alpha1.Text{"topology.kubernetes.io/region": "north", "topology.kubernetes.io/zone": "north-1"},
 	}
 	now := w.clock.Now()
-	return trust.SignStatement(w.keys[member], trust.Statement{
+	signed, err := trust.SignStatement(w.keys[member], trust.Statement{
 		Type: trust.Introduction, From: id(member), Sequence: now.UnixNano(), Expires: now.Add(statementLife),
 	}, offer)
+	if err != nil {
+		return v1alpha1.MessageSpec{}, err
+	}
+	return v1alpha1.MessageSpec{SignedStatement: *signed}, nil
 }
 
 // introduceAll has each member introduce itself. Who is about to hear it is one that listens from the beginning.
@@ -180,7 +184,7 @@ func (w *world) introduceAll(ctx context.Context) (measure.Sample, error) {
 		begun[id(n)] = w.clock.Now()
 		lock.Unlock()
 		return w.Create(ctx, &v1alpha1.Message{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(id(n)), Name: v1alpha1.MessageIntroduction}, Spec: *spec,
+			ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace(id(n)), Name: v1alpha1.MessageIntroduction}, Spec: spec,
 		})
 	})
 	if err != nil {
@@ -214,7 +218,7 @@ func (w *world) renew(ctx context.Context) (measure.Sample, error) {
 		if err := w.Get(ctx, key, message); err != nil {
 			return nil, err
 		}
-		message.Spec = *spec
+		message.Spec = spec
 		start := w.clock.Now()
 		if err := w.Update(ctx, message); err != nil {
 			return nil, err

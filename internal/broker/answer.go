@@ -95,7 +95,7 @@ func (m *member) invite(ctx context.Context, seen *scene, said *trust.Statement)
 	}
 	_, before := m.own(seen, "answer."+from.Name)
 	statement := trust.Statement{
-		Type: trust.HandOverAnswer, To: from.Name, Sequence: next(seen.now, before), Expires: seen.now.Add(handOverLife),
+		Type: trust.HandOverAnswer, To: from.Name, Sequence: trust.NextSequence(seen.now, before), Expires: seen.now.Add(handOverLife),
 	}
 	err = m.send(ctx, seen, "answer."+from.Name, statement, reply)
 	if errors.Is(err, trust.ErrStatementSize) { // by the certificates of our API server

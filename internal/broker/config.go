@@ -5,13 +5,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -60,11 +58,6 @@ const (
 // messages are what is followed at brokers. There may be one for each member, and those in our own tenant namespace.
 var messages = &peers.Subject{Example: &v1alpha1.Message{}, MostObjects: maxMembers + v1alpha1.MaxMessages, MostBytes: 32 << 10}
 
-var refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-	Name: "hanse_statements_refused_total",
-	Help: "Statements of members that were not taken in, by the broker through which they came and by reason.",
-}, []string{"broker", "reason"})
-
 // Config is what the controllers need.
 type Config struct {
 	// Client reads our own cluster from a cache and writes to it.
@@ -90,9 +83,6 @@ func (c *Config) Validate() error {
 // SetupWithManager adds the controllers to the manager. What is returned asks members for offers.
 func SetupWithManager(mgr ctrl.Manager, c Config) (*Quotes, error) {
 	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	if err := metrics.Registry.Register(refused); err != nil {
 		return nil, err
 	}
 	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}

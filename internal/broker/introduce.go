@@ -50,7 +50,7 @@ func (m *member) introduce(ctx context.Context, seen *scene) error {
 			return nil
 		}
 	}
-	statement := trust.Statement{Type: trust.Introduction, Sequence: next(seen.now, said), Expires: seen.now.Add(introductionLife)}
+	statement := trust.Statement{Type: trust.Introduction, Sequence: trust.NextSequence(seen.now, said), Expires: seen.now.Add(introductionLife)}
 	return m.send(ctx, seen, v1alpha1.MessageIntroduction, statement, json.RawMessage(body))
 }
 

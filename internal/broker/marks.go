@@ -170,7 +170,7 @@ func (m *marker) said(message *v1alpha1.Message) *trust.Statement {
 	if message == nil {
 		return nil
 	}
-	said, err := trust.VerifyStatement(&message.Spec)
+	said, err := trust.VerifyStatement(&message.Spec.SignedStatement, message.Spec.To)
 	if err != nil || said.From != m.ClusterID || said.Judge(trust.FormatPublicKey(publicOf(m.Key)), 0) != nil {
 		return nil
 	}
@@ -187,12 +187,12 @@ func (m *marker) write(ctx context.Context, name string, before *v1alpha1.Messag
 		return nil
 	}
 	now := m.Clock.Now()
-	statement := trust.Statement{Type: trust.Marks, From: m.ClusterID, Sequence: next(now, m.said(before)), Expires: now.Add(marksLife)}
-	spec, err := trust.SignStatement(m.Key, statement, marks)
+	statement := trust.Statement{Type: trust.Marks, From: m.ClusterID, Sequence: trust.NextSequence(now, m.said(before)), Expires: now.Add(marksLife)}
+	signed, err := trust.SignStatement(m.Key, statement, marks)
 	if err != nil {
 		return err
 	}
-	message := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: name}, Spec: *spec}
+	message := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: name}, Spec: v1alpha1.MessageSpec{SignedStatement: *signed}}
 	if before == nil {
 		err = m.Client.Create(ctx, message)
 	} else {

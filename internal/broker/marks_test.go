@@ -81,7 +81,7 @@ func TestMembersHearWhatTheBrokerHasCounted(t *testing.T) {
 	w.hasMarksAfter(introductionLife-time.Minute, want)
 	w.hasMarksAfter(marksLife/2, want)
 	for _, message := range w.marked() {
-		if said, err := trust.ReadStatement(&message.Spec, w.Clock.Now()); err != nil || said.Expires.Sub(w.Clock.Now()) < marksLife/2 {
+		if said, err := trust.ReadStatement(&message.Spec.SignedStatement, message.Spec.To, w.Clock.Now()); err != nil || said.Expires.Sub(w.Clock.Now()) < marksLife/2 {
 			t.Errorf("%s says %+v: %v", message.Name, said, err)
 		}
 		if got := originOf(t.Context(), &message); len(got) > 0 {

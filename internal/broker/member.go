@@ -228,11 +228,11 @@ func (m *member) own(seen *scene, name string) (*v1alpha1.Message, *trust.Statem
 func (m *member) send(ctx context.Context, seen *scene, name string, s trust.Statement, body any) error {
 	there, _ := seen.mail.Named(name)
 	s.From = m.ClusterID
-	spec, err := trust.SignStatement(m.Key, s, body)
+	signed, err := trust.SignStatement(m.Key, s, body)
 	if err != nil {
 		return err
 	}
-	wanted := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: seen.link.TenantNamespace(), Name: name}, Spec: *spec}
+	wanted := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: seen.link.TenantNamespace(), Name: name}, Spec: v1alpha1.MessageSpec{To: s.To, SignedStatement: *signed}}
 	if there == nil {
 		err = seen.link.Client().Create(ctx, wanted)
 	} else {
@@ -265,7 +265,7 @@ func (s *scene) isWanted(name string, said *trust.Statement) bool {
 	case trust.HandOver:
 		return s.wants(said.To)
 	case trust.Quote:
-		asked, err := exchange.ReadRelayedQuote(said.Body)
+		asked, err := exchange.ReadSignedQuote(said.Body)
 		if err != nil || !asked.Quote.Deadline.After(s.now) {
 			return false
 		}
@@ -292,12 +292,4 @@ func (m *member) remove(ctx context.Context, seen *scene, message *v1alpha1.Mess
 		return fmt.Errorf("delete Message %s at broker %s: %w", message.Name, seen.broker.Name, err)
 	}
 	return nil
-}
-
-// next is the number of a statement that is made now, after that one, which may be nil: our clock may have gone back since.
-func next(now time.Time, before *trust.Statement) int64 {
-	if before == nil {
-		return now.UnixNano()
-	}
-	return max(now.UnixNano(), before.Sequence+1)
 }

@@ -222,13 +222,13 @@ func TestTwoBrokersOneMember(t *testing.T) {
 	w.lubeck.Put(brokerPeer("bremen"))
 	way := w.lubeck.joins("bremen", v1alpha1.TenantNamespace("lubeck"), bremen)
 	introduces := func(through *testkit.Cluster, sequence int64, cpu string) {
-		spec, err := trust.SignStatement(w.wismar.key, trust.Statement{
+		signed, err := trust.SignStatement(w.wismar.key, trust.Statement{
 			Type: trust.Introduction, From: "wismar-id", Sequence: sequence, Expires: w.Clock.Now().Add(introductionLife),
 		}, v1alpha1.MemberOffer{Availability: testkit.Resources(cpu)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		through.Put(&v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: "wismar-id"}, Spec: *spec})
+		through.Put(&v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: "wismar-id"}, Spec: v1alpha1.MessageSpec{SignedStatement: *signed}})
 	}
 	look := func() {
 		w.looks(w.lubeck)

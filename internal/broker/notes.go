@@ -66,13 +66,13 @@ func (n *notes) relayed(message client.ObjectKey, said *trust.Statement, now tim
 	case trust.Introduction:
 		n.introduce(said, now)
 	case trust.Quote:
-		if body, err := exchange.ReadRelayedQuote(said.Body); err == nil {
+		if body, err := exchange.ReadSignedQuote(said.Body); err == nil {
 			n.ask(message, said, body.Quote.Deadline.Time, now)
 		}
 	case trust.HandOver:
 		n.ask(message, said, said.Expires, now)
 	case trust.Offer:
-		if body, err := exchange.ReadRelayedOffer(said.Body); err == nil {
+		if body, err := exchange.ReadSignedOffer(said.Body); err == nil {
 			n.answer(question{trust.Quote, said.To, said.From, body.Quote}, isFor(body), now)
 		}
 	case trust.HandOverAnswer:
@@ -233,7 +233,7 @@ func (of *noted) handedOver(invited bool) {
 }
 
 // isFor reports whether the offer is for anything.
-func isFor(offer *exchange.RelayedOffer) bool {
+func isFor(offer *exchange.SignedOffer) bool {
 	for i := range offer.Components {
 		if offer.Components[i].Interest > 0 {
 			return true

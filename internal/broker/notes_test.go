@@ -58,13 +58,13 @@ func (p *passage) asks(patience ...time.Duration) int64 {
 		deadline = p.now.Add(patience[0])
 	}
 	s := trust.Statement{Type: trust.Quote, From: "lubeck", To: "wismar", Sequence: p.now.UnixNano(), Expires: p.now.Add(time.Hour)}
-	p.says(itsQuote, s, exchange.RelayedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(deadline)}})
+	p.says(itsQuote, s, exchange.SignedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(deadline)}})
 	return s.Sequence
 }
 
 func (p *passage) offers(quote int64, interest int32) {
 	p.says(anAnswer, trust.Statement{Type: trust.Offer, From: "wismar", To: "lubeck", Sequence: p.now.UnixNano()},
-		exchange.RelayedOffer{Quote: quote, Whole: &v1alpha1.Offer{}, Components: []v1alpha1.ComponentOffer{{Offer: v1alpha1.Offer{Interest: interest}}}})
+		exchange.SignedOffer{Quote: quote, Whole: &v1alpha1.Offer{}, Components: []v1alpha1.ComponentOffer{{Offer: v1alpha1.Offer{Interest: interest}}}})
 }
 
 // wants has lubeck ask wismar for an invitation.
@@ -144,13 +144,13 @@ func TestWhatABrokerCounts(t *testing.T) {
 		}, v1alpha1.MemberMarks{Quotes: 1, Offers: 1, OfferTime: span(0)}},
 		"a Quote to itself": {func(p *passage) {
 			s := trust.Statement{Type: trust.Quote, From: "wismar", To: "wismar", Sequence: p.now.UnixNano()}
-			p.says(itsQuote, s, exchange.RelayedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(p.now.Add(time.Minute))}})
+			p.says(itsQuote, s, exchange.SignedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(p.now.Add(time.Minute))}})
 			s.Type = trust.Offer
-			p.says(anAnswer, s, exchange.RelayedOffer{Quote: s.Sequence, Whole: &v1alpha1.Offer{Interest: 1}})
+			p.says(anAnswer, s, exchange.SignedOffer{Quote: s.Sequence, Whole: &v1alpha1.Offer{Interest: 1}})
 		}, v1alpha1.MemberMarks{}},
 		"the same Quote in two Messages": {func(p *passage) {
 			s := trust.Statement{Type: trust.Quote, From: "lubeck", To: "wismar", Sequence: p.now.UnixNano()}
-			body := exchange.RelayedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(p.now.Add(time.Minute))}}
+			body := exchange.SignedQuote{Name: "a", Quote: v1alpha1.QuoteSpec{Deadline: metav1.NewTime(p.now.Add(time.Minute))}}
 			other := client.ObjectKey{Namespace: itsQuote.Namespace, Name: "other"}
 			p.says(itsQuote, s, body)
 			p.says(other, s, body)
@@ -229,7 +229,7 @@ func TestMarksFitIntoStatements(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		read, err := trust.VerifyStatement(spec)
+		read, err := trust.VerifyStatement(spec, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func (q *Quotes) Ask(ctx context.Context, broker, member, name string, quote *v1
 	if seen == nil {
 		return fmt.Errorf("broker %s is not connected", broker) //nolint:err113 // it is logged
 	}
-	body, err := json.Marshal(exchange.RelayedQuote{Name: name, Quote: *quote})
+	body, err := json.Marshal(exchange.SignedQuote{Name: name, Quote: *quote})
 	if err != nil {
 		return fmt.Errorf("encode the Quote: %w", err)
 	}
@@ -38,7 +38,7 @@ func (q *Quotes) Ask(ctx context.Context, broker, member, name string, quote *v1
 		return nil
 	}
 	err = q.member.send(ctx, seen, quoteMessage(member, name), trust.Statement{
-		Type: trust.Quote, To: member, Sequence: next(seen.now, said), Expires: quote.ExpirationTime.Time,
+		Type: trust.Quote, To: member, Sequence: trust.NextSequence(seen.now, said), Expires: quote.ExpirationTime.Time,
 	}, json.RawMessage(body))
 	if apierrors.IsAlreadyExists(err) { // it is written, and not seen yet: when it is, this is looked at again
 		return nil
@@ -67,7 +67,7 @@ func (q *Quotes) Offer(ctx context.Context, broker, member, name string) *v1alph
 	if err != nil || offer.Quote != question.Sequence { // it may answer what was asked before
 		return nil
 	}
-	asked, err := exchange.ReadRelayedQuote(question.Body)
+	asked, err := exchange.ReadSignedQuote(question.Body)
 	if err != nil {
 		return nil
 	}
@@ -84,11 +84,11 @@ func (*member) check(_ context.Context, seen *scene, said *trust.Statement) erro
 }
 
 // offerIn reads what the member offers. The error is a Refusal if it is not believed.
-func offerIn(said *trust.Statement, from *v1alpha1.Member) (*exchange.RelayedOffer, error) {
+func offerIn(said *trust.Statement, from *v1alpha1.Member) (*exchange.SignedOffer, error) {
 	if err := said.Judge(from.Spec.PublicKey, 0); err != nil {
 		return nil, err
 	}
-	offer, err := exchange.ReadRelayedOffer(said.Body)
+	offer, err := exchange.ReadSignedOffer(said.Body)
 	if err != nil {
 		return nil, &trust.Refusal{Reason: v1alpha1.ReasonMalformed, Message: err.Error()}
 	}
@@ -121,7 +121,7 @@ func (m *member) offer(ctx context.Context, seen *scene, said *trust.Statement) 
 	if err != nil {
 		return err
 	}
-	asked, err := exchange.ReadRelayedQuote(said.Body)
+	asked, err := exchange.ReadSignedQuote(said.Body)
 	if err != nil {
 		return &trust.Refusal{Reason: v1alpha1.ReasonMalformed, Message: err.Error()}
 	}
@@ -129,12 +129,12 @@ func (m *member) offer(ctx context.Context, seen *scene, said *trust.Statement) 
 	seen.answered[name] = true
 	_, before := m.own(seen, name)
 	if before != nil && before.Type == trust.Offer {
-		last, err := exchange.ReadRelayedOffer(before.Body)
+		last, err := exchange.ReadSignedOffer(before.Body)
 		if err == nil && last.Quote == said.Sequence {
 			return nil
 		}
 	}
-	reply := exchange.RelayedOffer{Quote: said.Sequence}
+	reply := exchange.SignedOffer{Quote: said.Sequence}
 	quote, err := m.quoteFor(ctx, seen, from, asked)
 	var why *trust.Refusal
 	switch {
@@ -144,17 +144,15 @@ func (m *member) offer(ctx context.Context, seen *scene, said *trust.Statement) 
 	case err != nil || quote == nil:
 		return err // it is told when the offer is made
 	default:
-		reply.Whole, reply.Components = quote.Status.Whole, quote.DeepCopy().Status.Components
+		reply.Whole, reply.Components = quote.Status.Whole, quote.Status.Components
 	}
-	for i := range reply.Components {
-		reply.Components[i].Message = "" // so that it always fits
-	}
-	return m.send(ctx, seen, name, trust.Statement{Type: trust.Offer, To: from.Name, Sequence: next(seen.now, before), Expires: said.Expires}, reply)
+	reply.Components = exchange.Terse(reply.Components)
+	return m.send(ctx, seen, name, trust.Statement{Type: trust.Offer, To: from.Name, Sequence: trust.NextSequence(seen.now, before), Expires: said.Expires}, reply)
 }
 
 // quoteFor is the Quote in our own cluster by which the member is made an offer, nil while there is none. The error is a Refusal if there is
 // to be none.
-func (m *member) quoteFor(ctx context.Context, seen *scene, from *v1alpha1.Member, asked *exchange.RelayedQuote) (*v1alpha1.Quote, error) {
+func (m *member) quoteFor(ctx context.Context, seen *scene, from *v1alpha1.Member, asked *exchange.SignedQuote) (*v1alpha1.Quote, error) {
 	if why := m.objection(seen, from, peerOf(seen.peers, from.Name)); why != "" {
 		return nil, &trust.Refusal{Reason: v1alpha1.ReasonNotAccepted, Message: why}
 	}

@@ -180,11 +180,11 @@ func TestOffersThatAreNotBelieved(t *testing.T) {
 		body    any
 		reasons []string
 	}{
-		"signed by another":      {func(w *world) *cluster { return w.lubeck }, nil, exchange.RelayedOffer{Whole: whole}, []string{v1alpha1.ReasonForged}},
-		"of one that is unknown": {nil, func(s *trust.Statement) { s.From = "visby-id" }, exchange.RelayedOffer{Whole: whole}, []string{v1alpha1.ReasonUnknownMember}},
-		"for another":            {nil, func(s *trust.Statement) { s.To = "visby-id" }, exchange.RelayedOffer{Whole: whole}, []string{v1alpha1.ReasonMisaddressed}},
-		"of nothing":             {nil, nil, exchange.RelayedOffer{}, []string{v1alpha1.ReasonMalformed}},
-		"that is something else": {nil, func(s *trust.Statement) { s.Type = trust.HandOverAnswer }, exchange.RelayedOffer{Whole: whole}, nil},
+		"signed by another":      {func(w *world) *cluster { return w.lubeck }, nil, exchange.SignedOffer{Whole: whole}, []string{v1alpha1.ReasonForged}},
+		"of one that is unknown": {nil, func(s *trust.Statement) { s.From = "visby-id" }, exchange.SignedOffer{Whole: whole}, []string{v1alpha1.ReasonUnknownMember}},
+		"for another":            {nil, func(s *trust.Statement) { s.To = "visby-id" }, exchange.SignedOffer{Whole: whole}, []string{v1alpha1.ReasonMisaddressed}},
+		"of nothing":             {nil, nil, exchange.SignedOffer{}, []string{v1alpha1.ReasonMalformed}},
+		"that is something else": {nil, func(s *trust.Statement) { s.Type = trust.HandOverAnswer }, exchange.SignedOffer{Whole: whole}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, quotes := newAuction(t)

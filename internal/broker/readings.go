@@ -9,6 +9,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -65,7 +66,7 @@ func (s *scene) reading(message *v1alpha1.Message) *reading {
 	}
 	if !found.isOf(message) {
 		found = &reading{}
-		found.said, found.err = trust.VerifyStatement(&message.Spec)
+		found.said, found.err = trust.VerifyStatement(&message.Spec.SignedStatement, message.Spec.To)
 	}
 	found.message = message // the same again may be another copy, of which one is enough
 	s.readings[key] = found
@@ -90,7 +91,7 @@ func (*member) refuse(seen *scene, message *v1alpha1.Message, err error) {
 	errors.As(err, &why)
 	if of := seen.reading(message); of.refused != why.Reason {
 		of.refused = why.Reason
-		refused.WithLabelValues(seen.broker.Name, why.Reason).Inc()
+		peers.StatementsRefused.WithLabelValues(seen.broker.Name, why.Reason).Inc()
 	}
 }
 

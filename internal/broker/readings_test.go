@@ -23,14 +23,15 @@ func introductionOf(t testing.TB, name string) *v1alpha1.Message {
 		Availability: testkit.Resources("4"), Labels: map[string]v1alpha1.Text{"topology.kubernetes.io/region": "north"},
 		Prices: &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: resource.MustParse("0.05")}},
 	}
-	spec, err := trust.SignStatement(keyOf(name), trust.Statement{
+	signed, err := trust.SignStatement(keyOf(name), trust.Statement{
 		Type: trust.Introduction, From: name, Sequence: testkit.Noon.UnixNano(), Expires: testkit.Noon.Add(introductionLife),
 	}, offer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &v1alpha1.Message{
-		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: name, UID: types.UID(name), ResourceVersion: "1"}, Spec: *spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.MembersNamespace, Name: name, UID: types.UID(name), ResourceVersion: "1"},
+		Spec:       v1alpha1.MessageSpec{SignedStatement: *signed},
 	}
 }
 

@@ -118,7 +118,7 @@ func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha
 			Reason: v1alpha1.ReasonNotAMember, Message: "This cluster relays for its members alone: its Peer for the sender has not the role Member",
 		}
 	}
-	said, err := trust.ReadStatement(&message.Spec, r.Clock.Now())
+	said, err := trust.ReadStatement(&message.Spec.SignedStatement, message.Spec.To, r.Clock.Now())
 	if err == nil && said.From != sender.Spec.ClusterID {
 		err = &trust.Refusal{Reason: v1alpha1.ReasonForged, Message: "The statement is not from the member in whose namespace it lies"}
 	}

@@ -164,11 +164,11 @@ func (w *world) says(key ed25519.PrivateKey, namespace, name string, s trust.Sta
 	if s.Expires.IsZero() {
 		s.Expires = w.Clock.Now().Add(introductionLife)
 	}
-	spec, err := trust.SignStatement(key, s, body)
+	signed, err := trust.SignStatement(key, s, body)
 	if err != nil {
 		w.Fatal(err)
 	}
-	message := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}, Spec: *spec}
+	message := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Generation: 1}, Spec: v1alpha1.MessageSpec{To: s.To, SignedStatement: *signed}}
 	w.broker.Put(message)
 	return message
 }
@@ -222,7 +222,7 @@ func refusedSo(t testing.TB) map[string]int {
 		v1alpha1.ReasonUnknownMember, v1alpha1.ReasonRecipientFull,
 	} {
 		metric := &dto.Metric{}
-		if err := refused.WithLabelValues("hamburg", reason).Write(metric); err != nil {
+		if err := peers.StatementsRefused.WithLabelValues("hamburg", reason).Write(metric); err != nil {
 			t.Fatal(err)
 		}
 		counts[reason] = int(metric.GetCounter().GetValue())

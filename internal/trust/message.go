@@ -21,6 +21,8 @@ const (
 	purposeMessage = "message"
 	// maxStatement bounds a statement as text, as the definition of Messages does.
 	maxStatement = 16384
+	// maxBody is what is left of that for the body, for sure.
+	maxBody = maxStatement - 512
 	// maxStatementLife bounds for how long a statement may hold.
 	maxStatementLife = 24 * time.Hour
 )
@@ -35,12 +37,16 @@ const (
 	HandOver StatementType = "HandOver"
 	// HandOverAnswer answers that: the body is a HandOverResponse.
 	HandOverAnswer StatementType = "HandOverAnswer"
-	// Quote asks a member for an offer: the body is an exchange.RelayedQuote.
+	// Quote asks a member, or a peer, for an offer: the body is an exchange.SignedQuote.
 	Quote StatementType = "Quote"
-	// Offer answers that: the body is an exchange.RelayedOffer.
+	// Offer answers that: the body is an exchange.SignedOffer.
 	Offer StatementType = "Offer"
 	// Marks says to all members of a broker what the broker itself has counted of them: the body is an exchange.Marks.
 	Marks StatementType = "Marks"
+	// Request asks a peer for room: the body is an exchange.SignedRequest.
+	Request StatementType = "Request"
+	// Acknowledgement answers that, also with no: the body is an exchange.SignedAnswer.
+	Acknowledgement StatementType = "Acknowledgement"
 )
 
 // A Statement is what one cluster says to another, or to all members of a broker, through somebody who is not to be trusted.
@@ -91,8 +97,8 @@ func refusal(reason, format string, args ...any) *Refusal {
 // ErrStatementSize means that a statement is too large to be made.
 var ErrStatementSize = errors.New("too much for one statement")
 
-// SignStatement returns the statement, with the body and the key of the sender, as a Message has it.
-func SignStatement(key ed25519.PrivateKey, s Statement, body any) (*v1alpha1.MessageSpec, error) {
+// SignStatement returns the statement, with the body and the key of the sender, as objects have it.
+func SignStatement(key ed25519.PrivateKey, s Statement, body any) (*v1alpha1.SignedStatement, error) {
 	var err error
 	if s.Body, err = json.Marshal(body); err != nil {
 		return nil, fmt.Errorf("encode the body of the statement: %w", err)
@@ -105,12 +111,12 @@ func SignStatement(key ed25519.PrivateKey, s Statement, body any) (*v1alpha1.Mes
 	if len(text) > maxStatement {
 		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrStatementSize, maxStatement)
 	}
-	return &v1alpha1.MessageSpec{To: s.To, Statement: string(text), Signature: sign(key, purposeMessage, string(text))}, nil
+	return &v1alpha1.SignedStatement{Statement: string(text), Signature: sign(key, purposeMessage, string(text))}, nil
 }
 
-// ReadStatement reads a Message as VerifyStatement does, and checks that it holds now. The error is a Refusal.
-func ReadStatement(message *v1alpha1.MessageSpec, now time.Time) (*Statement, error) {
-	s, err := VerifyStatement(message)
+// ReadStatement reads a statement as VerifyStatement does, and checks that it holds now. The error is a Refusal.
+func ReadStatement(signed *v1alpha1.SignedStatement, to string, now time.Time) (*Statement, error) {
+	s, err := VerifyStatement(signed, to)
 	if err == nil {
 		err = s.JudgeTime(now)
 	}
@@ -120,26 +126,26 @@ func ReadStatement(message *v1alpha1.MessageSpec, now time.Time) (*Statement, er
 	return s, nil
 }
 
-// VerifyStatement reads a Message, and checks that whoever has the key in it has signed it, and that it is for whom the Message says.
+// VerifyStatement reads a statement, and checks that whoever has the key in it has signed it, and that it is for the cluster of that id.
 // Whether it holds now is checked by JudgeTime, and whether that key is the one of the cluster that it speaks for by Judge. The error is
 // a Refusal.
-func VerifyStatement(message *v1alpha1.MessageSpec) (*Statement, error) {
-	if len(message.Statement) > maxStatement {
+func VerifyStatement(signed *v1alpha1.SignedStatement, to string) (*Statement, error) {
+	if len(signed.Statement) > maxStatement {
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement is larger than %d bytes", maxStatement)
 	}
 	s := &Statement{}
 	// Strictly, so that nobody reads anything else in the same text.
-	problems, err := kjson.UnmarshalStrict([]byte(message.Statement), s)
+	problems, err := kjson.UnmarshalStrict([]byte(signed.Statement), s)
 	if err = cmp.Or(err, errors.Join(problems...)); err != nil {
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement cannot be read: %v", err)
 	}
-	err = verify(s.Key, message.Signature, purposeMessage, message.Statement)
+	err = verify(s.Key, signed.Signature, purposeMessage, signed.Statement)
 	switch {
 	case errors.Is(err, ErrKey):
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement names no key: %v", err)
 	case err != nil:
 		return nil, refusal(v1alpha1.ReasonForged, "the statement was changed, or is not signed by the key that it names")
-	case s.To != message.To:
+	case s.To != to:
 		return nil, refusal(v1alpha1.ReasonMisaddressed, "the statement is for %q", s.To)
 	case s.Sequence <= 0 || s.From == "":
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement has no sequence, or does not say from whom it is")
@@ -170,6 +176,72 @@ func (s *Statement) Judge(pinned string, taken int64) error {
 	default:
 		return nil
 	}
+}
+
+// Expected is what a statement of one peer to another must be to be taken in.
+type Expected struct {
+	Type StatementType
+	// From is the id of the cluster that says it, Pinned the key that is pinned for that one, and To the id of the cluster that it is for.
+	From, Pinned, To string
+	// Taken is the least sequence that is taken in.
+	Taken int64
+	// Same says why the body is not what the object says beside which it is signed, as the reason and the message of a condition, which are
+	// empty if it is.
+	Same func(body []byte) (reason, message string)
+}
+
+// Verify reads a statement, which may be nil, and checks that it is what was expected. Whether it holds now is checked by JudgeTime. The
+// error is a Refusal.
+func (e Expected) Verify(signed *v1alpha1.SignedStatement) (*Statement, error) {
+	if signed == nil {
+		return nil, refusal(v1alpha1.ReasonUnsigned, "it is not signed")
+	}
+	s, err := VerifyStatement(signed, e.To)
+	if err != nil {
+		return nil, err
+	}
+	if s.Type != e.Type {
+		return nil, refusal(v1alpha1.ReasonMalformed, "the statement is of another type than %s", e.Type)
+	}
+	if s.From != e.From {
+		return nil, refusal(v1alpha1.ReasonForged, "the statement is not from %q", e.From)
+	}
+	if err := s.Judge(e.Pinned, e.Taken); err != nil {
+		return nil, err
+	}
+	if reason, message := e.Same(s.Body); reason != "" {
+		return nil, &Refusal{reason, message}
+	}
+	return s, nil
+}
+
+// SignNext signs what takes the place of a statement to the same cluster, which may be nil. It holds for a day at most.
+func SignNext(
+	key ed25519.PrivateKey, now time.Time, s Statement, before *v1alpha1.SignedStatement, body any,
+) (*v1alpha1.SignedStatement, error) {
+	var said *Statement
+	if before != nil {
+		said, _ = VerifyStatement(before, s.To)
+	}
+	s.Sequence = NextSequence(now, said)
+	if most := now.Add(maxStatementLife); s.Expires.After(most) {
+		s.Expires = most
+	}
+	return SignStatement(key, s, body)
+}
+
+// NextSequence is the sequence of a statement that is made now, after that one, which may be nil: our clock may have gone back since.
+func NextSequence(now time.Time, before *Statement) int64 {
+	if before == nil {
+		return now.UnixNano()
+	}
+	return max(now.UnixNano(), before.Sequence+1)
+}
+
+// Fits says whether there is room for the body in a statement.
+func Fits(body any) bool {
+	text, err := json.Marshal(body)
+	return err == nil && len(text) <= maxBody
 }
 
 // Read reads the body of a statement. The error is a Refusal.

@@ -22,16 +22,20 @@ func asked() Statement {
 
 func signed(t testing.TB, key ed25519.PrivateKey, s Statement, body any) *v1alpha1.MessageSpec {
 	t.Helper()
-	message, err := SignStatement(key, s, body)
+	text, err := SignStatement(key, s, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return message
+	return &v1alpha1.MessageSpec{To: s.To, SignedStatement: *text}
+}
+
+func readMessage(message *v1alpha1.MessageSpec) (*Statement, error) {
+	return ReadStatement(&message.SignedStatement, message.To, noon)
 }
 
 // signedText is a Message to hamburg with that text, to the letter, which lubeck has signed.
 func signedText(text string) *v1alpha1.MessageSpec {
-	return &v1alpha1.MessageSpec{To: "hamburg", Statement: text, Signature: sign(lubeck, purposeMessage, text)}
+	return &v1alpha1.MessageSpec{To: "hamburg", SignedStatement: v1alpha1.SignedStatement{Statement: text, Signature: sign(lubeck, purposeMessage, text)}}
 }
 
 func expectRefusal(t *testing.T, err error, reason string) {
@@ -47,7 +51,7 @@ func expectRefusal(t *testing.T, err error, reason string) {
 
 func TestAStatementIsReadAsItWasSigned(t *testing.T) {
 	message := signed(t, lubeck, asked(), HandOverRequest{SealingKey: sealing.Public()})
-	got, err := ReadStatement(message, noon)
+	got, err := readMessage(message)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +133,7 @@ func TestStatementsThatAreRefused(t *testing.T) {
 		"from nobody":              {with(func(s *Statement) { s.From = "" }), v1alpha1.ReasonMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ReadStatement(test.message, noon)
+			_, err := readMessage(test.message)
 			expectRefusal(t, err, test.reason)
 		})
 	}
@@ -159,12 +163,89 @@ func TestStatementsAreJudgedByThePinnedKeyAndTheLastSequence(t *testing.T) {
 		"of one without":    {"", 0, v1alpha1.ReasonForged},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said, err := ReadStatement(signed(t, lubeck, asked(), ""), noon)
+			said, err := readMessage(signed(t, lubeck, asked(), ""))
 			if err != nil {
 				t.Fatal(err)
 			}
 			expectRefusal(t, said.Judge(test.pinned, test.taken), test.reason)
 		})
+	}
+}
+
+func TestStatementsThatWereNotExpected(t *testing.T) {
+	const beside = "it says something else"
+	expected := Expected{
+		Type: HandOver, From: "lubeck", Pinned: FormatPublicKey(publicOf(lubeck)), To: "hamburg", Taken: 7,
+		Same: func(body []byte) (reason, message string) {
+			if string(body) != `"body"` {
+				return v1alpha1.ReasonForged, beside
+			}
+			return "", ""
+		},
+	}
+	for name, test := range map[string]struct {
+		signed *v1alpha1.SignedStatement
+		reason string
+	}{
+		"as expected":         {&signed(t, lubeck, asked(), "body").SignedStatement, ""},
+		"not signed":          {nil, v1alpha1.ReasonUnsigned},
+		"another body":        {&signed(t, lubeck, asked(), "other").SignedStatement, v1alpha1.ReasonForged},
+		"another key":         {&signed(t, visby, asked(), "body").SignedStatement, v1alpha1.ReasonForged},
+		"a text of no signer": {&v1alpha1.SignedStatement{Statement: "{}"}, v1alpha1.ReasonMalformed},
+		"another type":        {with(t, func(s *Statement) { s.Type = Quote }), v1alpha1.ReasonMalformed},
+		"from another":        {with(t, func(s *Statement) { s.From = "visby" }), v1alpha1.ReasonForged},
+		"for another":         {with(t, func(s *Statement) { s.To = "visby" }), v1alpha1.ReasonMisaddressed},
+		"older":               {with(t, func(s *Statement) { s.Sequence = 6 }), v1alpha1.ReasonStale},
+		"newer":               {with(t, func(s *Statement) { s.Sequence = 8 }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said, err := expected.Verify(test.signed)
+			expectRefusal(t, err, test.reason)
+			if (said == nil) != (err != nil) {
+				t.Errorf("got %+v beside %v", said, err)
+			}
+		})
+	}
+}
+
+// with is what lubeck has signed with a change.
+func with(t *testing.T, change func(*Statement)) *v1alpha1.SignedStatement {
+	t.Helper()
+	s := asked()
+	change(&s)
+	return &signed(t, lubeck, s, "body").SignedStatement
+}
+
+func TestTheNextStatementIsNewer(t *testing.T) {
+	var before *v1alpha1.SignedStatement
+	last := int64(0)
+	for _, now := range []time.Time{noon, noon, noon.Add(-time.Hour), noon.Add(time.Hour)} {
+		said := asked()
+		said.Sequence, said.Expires = 0, now.AddDate(1, 0, 0)
+		next, err := SignNext(lubeck, now, said, before, "body")
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := ReadStatement(next, "hamburg", now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if read.Sequence <= last || read.Sequence < now.UnixNano() || !read.Expires.Equal(now.Add(maxStatementLife)) {
+			t.Errorf("at %s after %d: %+v", now, last, read)
+		}
+		before, last = next, read.Sequence
+	}
+}
+
+func TestWhatFitsCanBeSigned(t *testing.T) {
+	body := strings.Repeat("x", maxBody-2)
+	if !Fits(body) || Fits(body+"x") {
+		t.Error("the bound is another")
+	}
+	said := asked()
+	said.Type, said.From, said.To, said.Sequence = Acknowledgement, strings.Repeat("a", 30), strings.Repeat("a", 30), math.MaxInt64
+	if _, err := SignStatement(lubeck, said, body); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -202,8 +283,8 @@ func FuzzReadStatement(f *testing.F) {
 	f.Add("hamburg", signed(f, lubeck, asked(), HandOverRequest{SealingKey: sealing.Public()}).Statement)
 	f.Add("", signed(f, lubeck, Statement{Type: Introduction, From: "lubeck", Sequence: 1, Expires: noon.Add(time.Hour)}, v1alpha1.MemberOffer{}).Statement)
 	f.Fuzz(func(t *testing.T, to, text string) {
-		message := &v1alpha1.MessageSpec{To: to, Statement: text, Signature: sign(lubeck, purposeMessage, text)}
-		said, err := ReadStatement(message, noon)
+		message := &v1alpha1.MessageSpec{To: to, SignedStatement: v1alpha1.SignedStatement{Statement: text, Signature: sign(lubeck, purposeMessage, text)}}
+		said, err := readMessage(message)
 		if err != nil {
 			if why := (&Refusal{}); !errors.As(err, &why) || why.Reason == "" {
 				t.Errorf("it gives no reason: %v", err)
@@ -215,7 +296,7 @@ func FuzzReadStatement(f *testing.F) {
 			t.Fatalf("took %+v", said)
 		}
 		message.Signature = sign(visby, purposeMessage, text)
-		_, err = ReadStatement(message, noon)
+		_, err = readMessage(message)
 		expectRefusal(t, err, v1alpha1.ReasonForged)
 		_ = said.Read(&HandOverRequest{})
 		_ = said.Read(&HandOverResponse{})

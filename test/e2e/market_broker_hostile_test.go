@@ -67,7 +67,7 @@ func TestHostileBroker(t *testing.T) {
 		{"changes it", v1alpha1.ReasonForged, changed},
 		{"signs it with another's signature", v1alpha1.ReasonForged, swapped},
 		{"says again what was said before", v1alpha1.ReasonStale, old.Spec},
-		{"says nonsense", v1alpha1.ReasonMalformed, v1alpha1.MessageSpec{Statement: "{}{", Signature: newest.Spec.Signature}},
+		{"says nonsense", v1alpha1.ReasonMalformed, v1alpha1.MessageSpec{SignedStatement: v1alpha1.SignedStatement{Statement: "{}{", Signature: newest.Spec.Signature}}},
 	} {
 		t.Run(lie.what, func(t *testing.T) { lubeck.doesNotBelieve(t, lie, heard) })
 	}
@@ -126,11 +126,11 @@ func statementOf(t *testing.T, said trust.Statement, body any) *v1alpha1.Message
 	}
 	now := time.Now()
 	said.Sequence, said.Expires = now.UnixNano(), now.Add(10*time.Minute)
-	spec, err := trust.SignStatement(key, said, body)
+	signed, err := trust.SignStatement(key, said, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, said.From), Spec: *spec}
+	return &v1alpha1.Message{ObjectMeta: inNamespace(v1alpha1.MembersNamespace, said.From), Spec: v1alpha1.MessageSpec{SignedStatement: *signed}}
 }
 
 // A lie is what a broker has in the place of what wismar has said, and why that is refused.
@@ -165,30 +165,27 @@ func (c *cluster) doesNotBelieve(t *testing.T, lie lie, heard *v1alpha1.Member) 
 // refuses expects that the cluster refuses for the reason what is said to it.
 func (c *cluster) refuses(t *testing.T, reason string, say func()) {
 	t.Helper()
-	before := c.refusedStatements(t.Context(), t, reason)
+	before := c.refusedStatements(t.Context(), t, "hamburg", reason)
 	say()
 	eventually(t, c.Name+" refuses that as "+reason, func(ctx context.Context) error {
-		if now := c.refusedStatements(ctx, t, reason); now <= before {
+		if now := c.refusedStatements(ctx, t, "hamburg", reason); now <= before {
 			return fmt.Errorf("%d statements were refused, as before", now)
 		}
 		return nil
 	})
 }
 
-var refusedMetric = regexp.MustCompile(`(?m)^hanse_statements_refused_total\{broker="hamburg",reason="(\w+)"\} (\d+)`)
-
-// refusedStatements is how many statements the manager has refused for the reason.
-func (c *cluster) refusedStatements(ctx context.Context, t *testing.T, reason string) (count int) {
+// refusedStatements is how many statements the manager has refused for the reason, of those from the peer or through it.
+func (c *cluster) refusedStatements(ctx context.Context, t *testing.T, peer, reason string) (count int) {
 	t.Helper()
 	out, err := c.metrics(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, found := range refusedMetric.FindAllStringSubmatch(out, -1) {
-		if found[1] == reason {
-			if err := json.Unmarshal([]byte(found[2]), &count); err != nil {
-				t.Fatal(err)
-			}
+	metric := regexp.MustCompile(fmt.Sprintf(`(?m)^hanse_statements_refused_total\{peer=%q,reason=%q\} (\d+)`, peer, reason))
+	if found := metric.FindStringSubmatch(out); found != nil {
+		if err := json.Unmarshal([]byte(found[1]), &count); err != nil {
+			t.Fatal(err)
 		}
 	}
 	return count
