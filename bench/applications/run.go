@@ -16,6 +16,8 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
+	"github.com/hanse-dev/hanse/internal/trust"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 const (
@@ -55,6 +57,7 @@ type world struct {
 	*lab.Pair
 	requests, applications *lab.Observer
 	clock                  clock.Clock
+	signer                 harness.Signer
 }
 
 // Run brings two clusters up, measures, and ends them.
@@ -68,7 +71,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		return result, fmt.Errorf("prepare clusters: %w", err)
 	}
 	w := &world{Config: config, Pair: pair, clock: clock.RealClock{}}
-	if err := errors.Join(w.Offload(ctx, fail, namespace, config.Count), w.observe(ctx)); err != nil {
+	if err := errors.Join(w.Offload(ctx, fail, namespace, config.Count), w.observe(ctx), w.learn(ctx)); err != nil {
 		return result, fmt.Errorf("prepare clusters: %w", err)
 	}
 	defer w.requests.Close()
@@ -77,7 +80,7 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		what    string
 		count   int
 		into    *measure.Sample
-		make    func(name string) client.Object
+		make    func(name string) (client.Object, error)
 		in      *lab.Cluster
 		seen    *lab.Observer
 		reached string
@@ -94,7 +97,11 @@ func Run(ctx context.Context, config Config) (result Result, err error) {
 		}
 		var objects []client.Object
 		for i := range step.count {
-			objects = append(objects, step.make(fmt.Sprintf("%s-%d", kind, i)))
+			object, err := step.make(fmt.Sprintf("%s-%d", kind, i))
+			if err != nil {
+				return result, fmt.Errorf("%s: %w", step.what, err)
+			}
+			objects = append(objects, object)
 		}
 		if *step.into, err = w.times(ctx, step.in, objects, watched{step.seen, step.reached}, step.atOnce); err != nil {
 			return result, fmt.Errorf("%s: %w", step.what, err)
@@ -166,9 +173,24 @@ func (w *world) times(ctx context.Context, in *lab.Cluster, objects []client.Obj
 	})
 }
 
+// learn reads the key of the consumer, and the ids of both.
+func (w *world) learn(ctx context.Context) error {
+	secret, consumer, provider := &corev1.Secret{}, &v1alpha1.Peer{}, &v1alpha1.Peer{}
+	err := errors.Join(
+		w.Consumer.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: "hanse-cluster-key"}, secret),
+		w.Provider.Get(ctx, client.ObjectKey{Name: w.Consumer.Name}, consumer),
+		w.Consumer.Get(ctx, client.ObjectKey{Name: w.Provider.Name}, provider))
+	if err != nil {
+		return err
+	}
+	w.signer.Consumer, w.signer.Provider = consumer.Spec.ClusterID, provider.Spec.ClusterID
+	w.signer.Key, err = trust.ParsePrivateKey(secret.Data["private-key"])
+	return err
+}
+
 // request asks for little, as a consumer does.
-func (w *world) request(name string) client.Object {
-	return &v1alpha1.Request{
+func (w *world) request(name string) (client.Object, error) {
+	request := &v1alpha1.Request{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.tenant(), Name: name},
 		Spec: v1alpha1.RequestSpec{
 			Application:    v1alpha1.RequestedApplication{UID: types.UID(name), Name: "bench/" + name},
@@ -176,15 +198,16 @@ func (w *world) request(name string) client.Object {
 			ExpirationTime: metav1.NewTime(w.clock.Now().Add(time.Hour)),
 		},
 	}
+	return request, w.signer.Sign(request, w.clock.Now())
 }
 
-func (w *world) application(name string) client.Object {
+func (w *world) application(name string) (client.Object, error) {
 	return &v1alpha1.Application{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.ApplicationSpec{Components: []v1alpha1.ApplicationComponent{
 			{Name: "web", PodLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(name)}, Replicas: 1, Resources: little()},
 		}},
-	}
+	}, nil
 }
 
 func little() corev1.ResourceList {

@@ -271,7 +271,7 @@ func (f *managerFlags) addPeering(mgr manager.Manager, links *peers.Links) error
 
 func (f *managerFlags) addTenant(mgr manager.Manager, _ *peers.Links) error {
 	return tenant.SetupWithManager(mgr, tenant.Config{
-		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID,
+		Namespace: f.server.namespace, ClusterID: f.peering.ClusterID, ClusterKey: f.peering.ClusterKey,
 		ServiceAccount: f.peering.ManagerServiceAccount, PodCIDRs: f.peering.PodCIDRs, PodMetadata: f.podMetadata,
 		Decider: f.maker, Clock: f.clock, Room: f.publisher, SendOn: f.advertising.Aggregate,
 		Tracer: f.tracer, Network: f.peering.Gateway, Kinds: f.allowed,

@@ -90,7 +90,7 @@ func (f *managerFlags) addMarket(mgr manager.Manager, links *peers.Links) error 
 	}
 	return market.SetupWithManager(mgr, market.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Links: links, Home: f.publisher, Members: members, Events: mgr.GetEventRecorder("hanse-market"), Clock: f.clock,
-		ClusterID: f.peering.ClusterID,
+		ClusterID: f.peering.ClusterID, Key: f.peering.ClusterKey,
 	})
 }
 

@@ -10,7 +10,9 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/sanitize"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const (
@@ -48,7 +50,11 @@ func (s *scene) place(status *v1alpha1.ApplicationStatus) (reason, message strin
 	switch {
 	case auction != nil: // another one is held when this one is forgotten
 		return v1alpha1.ReasonNoClusterFits, auction.Message, nil
-	case when == v1alpha1.AuctionNever || !s.open(status):
+	case when == v1alpha1.AuctionNever:
+		return v1alpha1.ReasonNoClusterFits, why, nil
+	case !s.fitsQuote():
+		return v1alpha1.ReasonNoClusterFits, "The components are too much for a Quote that can be signed, of 16 KiB: name fewer, or shorter resources", nil
+	case !s.open(status):
 		return v1alpha1.ReasonNoClusterFits, why, nil
 	default:
 		return v1alpha1.ReasonAuction, underWay, nil
@@ -126,6 +132,11 @@ func (s *scene) quote(auction *v1alpha1.ApplicationAuction) *v1alpha1.QuoteSpec 
 	return spec
 }
 
+// fitsQuote reports whether peers can be asked for offers: what is asked of them is signed.
+func (s *scene) fitsQuote() bool {
+	return trust.Fits(exchange.SignedQuote{Name: offload.RequestName(s.app), Quote: *s.quote(&v1alpha1.ApplicationAuction{})})
+}
+
 // identity is by what providers know the application.
 func (s *scene) identity() v1alpha1.RequestedApplication {
 	return v1alpha1.RequestedApplication{UID: s.app.UID, Name: s.app.Namespace + "/" + s.app.Name}
@@ -181,9 +192,12 @@ func (s *scene) close(status *v1alpha1.ApplicationStatus, auction *v1alpha1.Appl
 	asked := s.quote(auction)
 	for i := range auction.Offers {
 		o := &auction.Offers[i]
-		if s.hasOffered(auction, o.Peer) {
+		switch why := s.offerDoubts[o.Peer]; {
+		case why != nil:
+			record(o, exchange.Silence(why.Message))
+		case s.hasOffered(auction, o.Peer):
 			record(o, exchange.CheckOffer(asked, s.quotes[o.Peer]))
-		} else {
+		default:
 			record(o, exchange.Silence("It has made no offer by the deadline"))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
@@ -29,21 +30,40 @@ const (
 var quotes = &peers.Subject{Example: &v1alpha1.Quote{}, MostObjects: v1alpha1.MaxQuotes, MostBytes: 128 << 10}
 
 // hear notes what the peers have offered that were asked.
-func (a *applications) hear(ctx context.Context, seen *scene) {
+func (a *applications) hear(ctx context.Context, seen *scene) error {
 	if !seen.awaitsOffers(&seen.app.Status) {
-		return
+		return nil
 	}
 	for _, offer := range seen.app.Status.Auction.Offers {
-		var quote *v1alpha1.Quote
 		if offer.Broker == "" {
-			quote, _ = a.quoteAt(offer.Peer, seen.app)
-		} else {
-			quote = a.Members.Offer(ctx, offer.Broker, offer.Peer, offload.RequestName(seen.app))
-		}
-		if quote != nil {
+			if err := a.hearPeer(ctx, seen, offer.Peer); err != nil {
+				return err
+			}
+		} else if quote := a.Members.Offer(ctx, offer.Broker, offer.Peer, offload.RequestName(seen.app)); quote != nil {
 			seen.quotes[offer.Peer] = quote
 		}
 	}
+	return nil
+}
+
+// hearPeer notes what the peer has offered, and whether that is believed.
+func (a *applications) hearPeer(ctx context.Context, seen *scene, name string) error {
+	quote, _ := a.quoteAt(name, seen.app)
+	if quote == nil {
+		return nil
+	}
+	peer, err := local.Find(ctx, a.Client, client.ObjectKey{Name: name}, &v1alpha1.Peer{})
+	if err != nil || peer == nil {
+		return err
+	}
+	seen.quotes[name] = quote.DeepCopy()
+	seen.quotes[name].Spec.Signed = nil // what was asked is compared with it
+	if seen.hasOffered(seen.app.Status.Auction, name) {
+		if why := a.doubtOffer(peer, quote); why != nil {
+			seen.offerDoubts[name] = why
+		}
+	}
+	return nil
 }
 
 // quoteAt returns our Quote for the application at the peer, nil if there is none, and whether that is known.
@@ -95,7 +115,11 @@ func (a *applications) inviteOne(ctx context.Context, app *v1alpha1.Application,
 	if there != nil { // of an earlier round
 		wanted = there.DeepCopy()
 	}
+	before := wanted.Spec.Signed
 	wanted.Name, wanted.Spec = name, *spec
+	if err := a.signQuote(ctx, offer.Peer, wanted, before); err != nil {
+		return fmt.Errorf("sign the Quote: %w", err)
+	}
 	return a.sendQuote(ctx, offer.Peer, wanted)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // cents is a bidder that asks for so many thousandths of a euro for a core.
@@ -45,6 +46,7 @@ func (w *world) offers(peer string, bidder exchange.Bidder, changes ...func(*v1a
 	for _, change := range changes {
 		change(quote)
 	}
+	quote.Status.Signed = w.signs(peer, trust.Offer, exchange.OfferToSign(quote, w.sequenceOf(peer, quote.Spec.Signed)))
 	if err := w.there[peer].Client.Status().Update(context.Background(), quote); err != nil {
 		w.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"slices"
 	"time"
@@ -76,14 +77,15 @@ type Config struct {
 	// Events tells users of their Applications.
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClusterID is the id of this cluster, which names its own advertisements.
+	// ClusterID is the id of this cluster, which names its own advertisements, and Key the one that it signs with.
 	ClusterID string
+	Key       ed25519.PrivateKey
 }
 
 // Validate reports what is missing.
 func (c *Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Links == nil || c.Home == nil || c.Members == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
-		return errors.New("market: Client, Live, Links, Home, Members, Events, Clock and ClusterID are needed")
+	if c.Client == nil || c.Live == nil || c.Links == nil || c.Home == nil || c.Members == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" || c.Key == nil {
+		return errors.New("market: Client, Live, Links, Home, Members, Events, Clock, ClusterID and Key are needed")
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // applications keeps what is agreed for each Application.
@@ -47,9 +48,11 @@ func (a *applications) Reconcile(ctx context.Context, request reconcile.Request)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	before := app.Status.DeepCopy()
 	if err := a.store(ctx, app, &status); err != nil {
 		return reconcile.Result{}, err
 	}
+	seen.countDoubts(before, &status)
 	return a.carryOut(ctx, seen, status)
 }
 
@@ -168,8 +171,15 @@ func (a *applications) send(ctx context.Context, seen *scene, peer string, wante
 	if !ok || there != nil && equality.Semantic.DeepEqual(there.Spec, wanted.Spec) {
 		return nil
 	}
+	err := a.signRequest(ctx, peer, wanted)
+	if errors.Is(err, trust.ErrStatementSize) {
+		seen.refused[peer] = "The Request is too large to be signed: name fewer components, or shorter resources"
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sign the Request: %w", err)
+	}
 	wanted.Namespace = link.TenantNamespace()
-	var err error
 	if there == nil {
 		err = link.Client().Create(ctx, wanted)
 	} else {

@@ -112,6 +112,8 @@ func (s *scene) isAsBefore() bool { return s.app.Status.ObservedGeneration == s.
 func (s *scene) lost(peer string, status *v1alpha1.ApplicationStatus) string {
 	request := s.at[peer]
 	switch {
+	case s.doubts[peer] != nil:
+		return s.doubts[peer].Message
 	case request != nil && isRefused(request):
 		return "It refuses: " + messageOf(request)
 	case s.gone[peer]:
@@ -127,9 +129,9 @@ func (s *scene) lost(peer string, status *v1alpha1.ApplicationStatus) string {
 	}
 }
 
-// isRefused reports whether the provider has refused, for good, what the Request asks for now. One that has expired it may take again.
+// isRefused reports whether the provider has refused what the Request asks for now.
 func isRefused(request *v1alpha1.Request) bool {
-	return request.Status.ObservedGeneration == request.Generation && request.Status.Phase != v1alpha1.RequestExpired &&
+	return isAnswered(request) &&
 		meta.IsStatusConditionFalse(request.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 

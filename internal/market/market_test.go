@@ -50,10 +50,12 @@ func newWorld(t *testing.T, cents map[string]int64, changes ...func(*v1alpha1.Ap
 	offloading.Status.Placement = &v1alpha1.NamespacePlacementStatus{}
 	for name, price := range cents {
 		cluster := testkit.NewCluster(t, w.Clock)
+		cluster.Before(nextGeneration)
 		there := w.links.Add(name, tenantThere, cluster.Client)
 		cluster.Client = there.Client
 		w.there[name] = cluster
 		peer := testkit.Peer(name, v1alpha1.RoleProvider)
+		peer.Spec.PublicKey = publicOf(keyOf(name))
 		w.links.Link(peer)
 		ad := testkit.Advertisement(name)
 		ad.Spec.ClusterID, ad.Labels = name, map[string]string{v1alpha1.LabelPeer: name}
@@ -77,7 +79,7 @@ func newWorld(t *testing.T, cents map[string]int64, changes ...func(*v1alpha1.Ap
 		change(app)
 	}
 	w.Home.Put(offloading, app)
-	w.market = &applications{Config: Config{Client: w.Home.Client, Live: w.Home.Client, Links: w.links.Links, Home: ownRoom{&w.own}, Events: w.Events, Clock: w.Clock, ClusterID: "home"}}
+	w.market = &applications{Config: Config{Client: w.Home.Client, Live: w.Home.Client, Links: w.links.Links, Home: ownRoom{&w.own}, Events: w.Events, Clock: w.Clock, ClusterID: "home", Key: keyOf("home")}}
 	return w
 }
 
@@ -119,6 +121,7 @@ func (w *world) answer(peer string, phase v1alpha1.RequestPhase, message string)
 	meta.SetStatusCondition(&request.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionAcknowledged, Status: status, Reason: string(phase), Message: message, ObservedGeneration: request.Generation,
 	})
+	w.signAnswer(peer, request)
 	if err := w.there[peer].Client.Status().Update(context.Background(), request); err != nil {
 		w.Fatal(err)
 	}
@@ -219,10 +222,12 @@ func TestWhatWasAgreedStaysWhenMoreDoesNotFit(t *testing.T) {
 	if err := w.Home.Client.Update(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	w.expect(w.looks(), "Placed front@cheap! back@cheap!")
+	w.expect(w.looks(), "Requested front@cheap back@cheap")
 	if got := w.requestAt("cheap").Spec.Components[0].Replicas; got != 3 {
 		t.Errorf("it asks for %d replicas", got)
 	}
+	w.answer("cheap", v1alpha1.RequestAcknowledged, "")
+	w.expect(w.looks(), "Placed front@cheap! back@cheap!")
 }
 
 func TestReservationsAreRenewed(t *testing.T) {

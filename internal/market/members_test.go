@@ -55,7 +55,7 @@ func newMembers(t *testing.T, changes ...func(*v1alpha1.Application)) (*world, *
 }
 
 func newMember(name, broker string) *v1alpha1.Member {
-	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MemberSpec{PublicKey: "key-of-" + name}}
+	member := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MemberSpec{PublicKey: publicOf(keyOf(name))}}
 	member.Status.Brokers = []v1alpha1.MemberBroker{{Name: broker}}
 	member.Status.Offer = &v1alpha1.MemberOffer{Availability: testkit.Quantities("cpu", "8")}
 	testkit.SetCondition(&member.Status.Conditions, v1alpha1.ConditionCurrent, metav1.ConditionTrue, v1alpha1.ReasonHeard)
@@ -86,7 +86,7 @@ func TestAMemberThatWinsBecomesAPeer(t *testing.T) {
 	w.expect(app, "Requested front@m back@m")
 	w.expectAuction(app, "1 closed, a 50 54m, m 50 48m won front+back,  0")
 	peer := w.peerM()
-	if peer == nil || peer.Spec.Introducer != "hub" || peer.Spec.ClusterID != "m" || peer.Spec.PublicKey != "key-of-m" || !peer.HasRole(v1alpha1.RoleProvider) {
+	if peer == nil || peer.Spec.Introducer != "hub" || peer.Spec.ClusterID != "m" || peer.Spec.PublicKey != publicOf(keyOf("m")) || !peer.HasRole(v1alpha1.RoleProvider) {
 		t.Fatalf("its Peer is %+v", peer)
 	}
 	w.expect(w.looks(), "Requested front@m back@m") // it waits for the invitation

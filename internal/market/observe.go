@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // scene is what a decision about an Application rests on.
@@ -38,6 +39,8 @@ type scene struct {
 	at map[string]*v1alpha1.Request
 	// reserves are the peers that take Requests.
 	reserves map[string]bool
+	// doubts are answers to our Requests that are not believed, and offerDoubts those to our Quotes: peer → why.
+	doubts, offerDoubts map[string]*trust.Refusal
 	// quotes are our Quotes for the application, while offers are awaited: peer → the Quote.
 	quotes map[string]*v1alpha1.Quote
 	// unaccepted are former members that have won, and give no invitation: peer → why.
@@ -68,7 +71,7 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 	seen := &scene{
 		app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{},
 		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, refused: map[string]string{}, unfit: map[place]string{}, quotes: map[string]*v1alpha1.Quote{},
-		brokers: map[string]string{}, unaccepted: map[string]string{},
+		brokers: map[string]string{}, unaccepted: map[string]string{}, doubts: map[string]*trust.Refusal{}, offerDoubts: map[string]*trust.Refusal{},
 	}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})
@@ -87,23 +90,39 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 	if err != nil {
 		return nil, err
 	}
+	known := map[string]*v1alpha1.Peer{}
 	for _, peer := range union(app.Status.AskedAt, at) {
 		of, err := local.Find(ctx, a.Client, types.NamespacedName{Name: peer}, &v1alpha1.Peer{})
 		if err != nil {
 			return nil, err
 		}
 		seen.know(peer, of)
+		known[peer] = of
 	}
-	held := map[string]corev1.ResourceList{}
-	for _, peer := range app.Status.AskedAt {
-		if mirror := a.follow(peer, requests); mirror != nil {
-			seen.heard[peer] = true
-			seen.take(peer, mirror, held)
-		}
+	held := a.hearAnswers(seen, known)
+	if err := a.hear(ctx, seen); err != nil {
+		return nil, err
 	}
-	a.hear(ctx, seen)
 	seen.look = func() error { return a.look(ctx, seen, held) }
 	return seen, nil
+}
+
+// hearAnswers notes our Requests for the application at peers, and what is not believed of their answers. It returns what other Requests of ours
+// keep there.
+func (a *applications) hearAnswers(seen *scene, known map[string]*v1alpha1.Peer) map[string]corev1.ResourceList {
+	held := map[string]corev1.ResourceList{}
+	for _, peer := range seen.app.Status.AskedAt {
+		mirror := a.follow(peer, requests)
+		if mirror == nil {
+			continue
+		}
+		seen.heard[peer] = true
+		seen.take(peer, mirror, held)
+		if why := a.doubtRequest(known[peer], seen.at[peer]); why != nil {
+			seen.doubts[peer] = why
+		}
+	}
+	return held
 }
 
 // know notes how the peer stands, which is nil if it is gone.

@@ -194,6 +194,8 @@ func TestAComponentWaitsForItsClusterByDefault(t *testing.T) {
 	w.looks()
 	w.cut("cheap", true)
 	w.Clock.Step(24 * time.Hour)
+	w.looks()
+	w.answer("cheap", v1alpha1.RequestAcknowledged, "") // what was renewed
 	app := w.looks()
 	if w.requestAt("dear") != nil || !strings.Contains(app.Status.Conditions[0].Message, "set replaceAfter in spec.placement") {
 		t.Errorf("it is %+v", app.Status)

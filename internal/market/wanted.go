@@ -58,7 +58,7 @@ func (s *scene) isAcknowledged(peer string, status *v1alpha1.ApplicationStatus) 
 	if request == nil {
 		return !s.heard[peer] && s.isAsBefore() && s.wasAcknowledged(peer) // it is not known otherwise
 	}
-	return request.Status.Phase == v1alpha1.RequestAcknowledged && request.Status.ObservedGeneration == request.Generation &&
+	return s.doubts[peer] == nil && isAnswered(request) && request.Status.Phase == v1alpha1.RequestAcknowledged &&
 		equality.Semantic.DeepEqual(request.Spec.Components, s.components(peer, status))
 }
 

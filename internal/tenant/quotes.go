@@ -17,6 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // How many offers one consumer is made: as many at once as it may have Quotes, and so many each second. Policies are asked about each.
@@ -31,10 +32,12 @@ type quoteReconciler struct {
 	client  client.Client
 	ledger  *ledger
 	budgets *eventBudgets
+
+	statements *statements
 }
 
 func newQuoteReconciler(cfg Config, c client.Client, l *ledger) *quoteReconciler {
-	return &quoteReconciler{config: cfg, client: c, ledger: l, budgets: newEventBudgets(offersPerSecond, offersAtOnce)}
+	return &quoteReconciler{config: cfg, client: c, ledger: l, budgets: newEventBudgets(offersPerSecond, offersAtOnce), statements: newStatements(&cfg)}
 }
 
 func (r *quoteReconciler) setup(mgr ctrl.Manager) error {
@@ -53,6 +56,7 @@ func (r *quoteReconciler) Reconcile(ctx context.Context, request reconcile.Reque
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	of := requestKeyOf(request.NamespacedName)
+	r.statements.past.note(quoteAsQuestion(quote), quote.Status.Sequence, now)
 	if quote.Status.ObservedGeneration != quote.Generation || quote.Status.Whole == nil {
 		turn := r.budgets.turn(of.peer, now)
 		if wait := turn.DelayFrom(now); wait > 0 {
@@ -84,9 +88,12 @@ func endOf(quote *v1alpha1.Quote) time.Time {
 
 // offer writes the offer into the status, unless it has to be made later.
 func (r *quoteReconciler) offer(ctx context.Context, of requestKey, quote *v1alpha1.Quote) (again time.Duration, err error) {
-	made := quote.DeepCopy()
+	made, peer := quote.DeepCopy(), &v1alpha1.Peer{}
+	if err := r.client.Get(ctx, client.ObjectKey{Name: of.peer}, peer); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("read Peer %s: %w", of.peer, err)
+	}
 	status := &made.Status
-	bidder, left, err := r.bidder(ctx, of, quote)
+	bidder, left, err := r.bidder(ctx, made, peer)
 	switch {
 	case err != nil:
 		return 0, err
@@ -101,6 +108,9 @@ func (r *quoteReconciler) offer(ctx context.Context, of requestKey, quote *v1alp
 	}
 	status.ObservedGeneration = quote.Generation
 	reason := r.conclude(status, quote.Generation)
+	if err := r.sign(made, peer); err != nil {
+		return 0, err
+	}
 	if err := client.IgnoreNotFound(r.client.Status().Patch(ctx, made, client.MergeFrom(quote))); err != nil {
 		return 0, fmt.Errorf("write the offer: %w", err)
 	}
@@ -129,19 +139,28 @@ func (r *quoteReconciler) conclude(status *v1alpha1.QuoteStatus, generation int6
 	return said.Reason
 }
 
-// bidder returns what offers are made by, or what stands against any.
-func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1alpha1.Quote) (exchange.Bidder, *refusal, error) {
+// sign signs the offer to a peer. That to a member of a broker is signed when it is told.
+func (r *quoteReconciler) sign(made *v1alpha1.Quote, peer *v1alpha1.Peer) (err error) {
+	if made.Labels[v1alpha1.LabelFrom] != "" {
+		return nil
+	}
+	said := trust.Statement{Type: trust.Offer, To: peer.Spec.ClusterID, Expires: made.Spec.ExpirationTime.Time}
+	made.Status.Signed, err = r.statements.answer(said, made.Status.Signed, exchange.OfferToSign(made, r.statements.sequenceOf(made.Spec.Signed)))
+	return err
+}
+
+// bidder returns what offers are made by, or what stands against any. It notes what was taken in.
+func (r *quoteReconciler) bidder(ctx context.Context, quote *v1alpha1.Quote, peer *v1alpha1.Peer) (exchange.Bidder, *refusal, error) {
 	bidder, now := exchange.Bidder{}, r.config.Clock.Now()
+	// First, since by that it is told for how long a Quote lies here.
 	if reason, message := exchange.QuoteObjection(&quote.Spec, now); reason != "" {
 		return bidder, &refusal{reason: reason, message: message}, nil
 	}
-	peer := &v1alpha1.Peer{}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: of.peer}, peer); client.IgnoreNotFound(err) != nil {
-		return bidder, nil, fmt.Errorf("read Peer %s: %w", of.peer, err)
-	}
 	from := quote.Labels[v1alpha1.LabelFrom]
-	if reason, message := barred(peer); reason != "" && from == "" { // who asks through a broker need not be let in as that is
-		return bidder, &refusal{reason: reason, message: message}, nil
+	if from == "" {
+		if left := r.take(quote, peer); left != nil {
+			return bidder, left, nil
+		}
 	}
 	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, peer)
 	if left != nil || err != nil {
@@ -150,7 +169,7 @@ func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1al
 	demand := exchange.DemandOf(quote.Spec.Components)
 	bidder.Prices = prices
 	if r.config.Decider.HasPolicies(policy.Quote) {
-		marks, err := r.marksOf(ctx, of.peer, from)
+		marks, err := r.marksOf(ctx, peer.Name, from)
 		if err != nil {
 			return bidder, nil, err
 		}
@@ -167,7 +186,7 @@ func (r *quoteReconciler) bidder(ctx context.Context, of requestKey, quote *v1al
 			}
 		}
 	}
-	bidder.Free = r.ledger.free(of, demand, limitsOf(peer).Resources)
+	bidder.Free = r.ledger.free(requestKeyOf(client.ObjectKeyFromObject(quote)), demand, limitsOf(peer).Resources)
 	return bidder, nil, nil
 }
 
@@ -181,4 +200,17 @@ func (r *quoteReconciler) marksOf(ctx context.Context, broker, member string) (*
 		return nil, fmt.Errorf("read Member %s: %w", member, err)
 	}
 	return known.MarksOf(broker), nil
+}
+
+// take says what stands against what a peer asks itself. Who asks through a broker need not be let in as that is, and was heard by what it
+// has signed.
+func (r *quoteReconciler) take(quote *v1alpha1.Quote, peer *v1alpha1.Peer) *refusal {
+	if reason, message := barred(peer); reason != "" {
+		return &refusal{reason: reason, message: message}
+	}
+	sequence, left := r.statements.take(quoteAsQuestion(quote), peer)
+	if left == nil {
+		quote.Status.Sequence = sequence
+	}
+	return left
 }

@@ -12,8 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // quotes is the controller of Quotes, beside that of Requests.
@@ -40,6 +42,9 @@ func (c *counter) quote(r *quoteReconciler, web, db string, changes ...func(*v1a
 	}
 	for _, change := range changes {
 		change(quote)
+	}
+	if quote.Spec.Signed == nil && quote.Labels[v1alpha1.LabelFrom] == "" {
+		quote.Spec.Signed = c.signs(trust.Quote, exchange.QuoteToSign(quote))
 	}
 	c.Home.Put(quote)
 	return c.lookAt(r)

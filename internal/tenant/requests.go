@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/policy"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // usageDelay is how long after the pods of a Request have changed its status says so. Many pods that come together cost one write.
@@ -33,10 +34,12 @@ type requestReconciler struct {
 	live   client.Reader
 	ledger *ledger
 	queue  lateQueue
+
+	statements *statements
 }
 
 func newRequestReconciler(cfg Config, c client.Client, live client.Reader, l *ledger) *requestReconciler {
-	r := &requestReconciler{config: cfg, client: c, live: live, ledger: l}
+	r := &requestReconciler{config: cfg, client: c, live: live, ledger: l, statements: newStatements(&cfg)}
 	l.uses = func(of requestKey) {
 		if queue := r.queue.get(); queue != nil {
 			queue.AddAfter(reconcile.Request{NamespacedName: of.namespacedName()}, usageDelay)
@@ -103,10 +106,14 @@ func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Req
 		r.ledger.keep(of, nil)
 		return reconcile.Result{}, nil
 	}
+	r.statements.past.note(requestAsQuestion(seen.asked), seen.asked.Status.Sequence, seen.now)
 	next := answerTo(seen)
 	next.status.Used = r.ledger.usedBy(of)
 	if err := r.answer(ctx, seen, next); err != nil {
 		return reconcile.Result{}, err
+	}
+	if next.decided {
+		r.sign(ctx, next)
 	}
 	if err := r.report(ctx, seen.asked, &next.status); err != nil {
 		return reconcile.Result{}, err
@@ -143,7 +150,7 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 		return nil
 	}
 	of, demand := requestKeyOf(client.ObjectKeyFromObject(seen.asked)), exchange.DemandOf(seen.asked.Spec.Components)
-	price, left, err := r.judge(ctx, seen, demand)
+	price, left, err := r.judge(ctx, next, demand)
 	if err != nil {
 		return err
 	}
@@ -161,13 +168,35 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 	return nil
 }
 
+// sign signs the answer. What was not decided now is not signed anew, since others may have written it.
+func (r *requestReconciler) sign(ctx context.Context, next *requestAnswer) {
+	asked := next.asked.DeepCopy()
+	asked.Status = next.status
+	until := next.now.Add(v1alpha1.MaxReservation)
+	if next.status.Phase == v1alpha1.RequestAcknowledged {
+		until = next.status.ValidUntil.Time
+	}
+	signed, err := r.statements.answer(trust.Statement{Type: trust.Acknowledgement, To: next.peer.Spec.ClusterID, Expires: until}, asked.Status.Signed,
+		exchange.AnswerToSign(asked, r.statements.sequenceOf(asked.Spec.Signed)))
+	if err != nil { // the consumer says that it is not signed
+		ctrl.LoggerFrom(ctx).Error(err, "Sign the answer")
+	}
+	next.status.Signed = signed
+}
+
 // judge says what the demand costs, and what stands against the Request whatever room there is.
 func (r *requestReconciler) judge(
-	ctx context.Context, seen *requestFacts, demand corev1.ResourceList,
+	ctx context.Context, next *requestAnswer, demand corev1.ResourceList,
 ) (*v1alpha1.Price, *refusal, error) {
+	seen := next.requestFacts
 	if reason, message := barred(seen.peer); reason != "" {
 		return nil, &refusal{reason: reason, message: message}, nil
 	}
+	sequence, left := r.statements.take(requestAsQuestion(seen.asked), seen.peer)
+	if left != nil {
+		return nil, left, nil
+	}
+	next.status.Sequence = sequence
 	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, seen.peer)
 	if left != nil || err != nil {
 		return nil, left, err

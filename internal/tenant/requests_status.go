@@ -34,8 +34,9 @@ func (f *requestFacts) parted() bool {
 type requestAnswer struct {
 	*requestFacts
 
-	status v1alpha1.RequestStatus
-	retry  time.Duration // when to try again to find an answer
+	status  v1alpha1.RequestStatus
+	decided bool          // whether something was decided that is to be signed
+	retry   time.Duration // when to try again to find an answer
 }
 
 func answerTo(seen *requestFacts) *requestAnswer {
@@ -44,7 +45,7 @@ func answerTo(seen *requestFacts) *requestAnswer {
 
 // acknowledge puts on record what is reserved.
 func (a *requestAnswer) acknowledge(reserved corev1.ResourceList, price *v1alpha1.Price) {
-	a.status.Phase, a.status.ObservedGeneration = v1alpha1.RequestAcknowledged, a.asked.Generation
+	a.status.Phase, a.status.ObservedGeneration, a.decided = v1alpha1.RequestAcknowledged, a.asked.Generation, true
 	a.status.Reserved, a.status.Price = reserved, price
 	a.status.ValidUntil = a.asked.Spec.ExpirationTime.DeepCopy()
 	const message = "What the Request asks for is reserved until status.validUntil, for pods that name it"
@@ -66,7 +67,7 @@ func (a *requestAnswer) refuse(left *refusal) {
 		a.status.Phase = v1alpha1.RequestRefused
 	}
 	if left.again == 0 {
-		a.status.ObservedGeneration = a.asked.Generation
+		a.status.ObservedGeneration, a.decided = a.asked.Generation, true
 	}
 	a.retry = left.again
 	a.set(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, left.reason, message)
@@ -77,7 +78,7 @@ func (a *requestAnswer) refuse(left *refusal) {
 
 // expire puts on record that the reservation has ended.
 func (a *requestAnswer) expire() {
-	a.status.Phase = v1alpha1.RequestExpired
+	a.status.Phase, a.decided = v1alpha1.RequestExpired, true
 	reason, message := v1alpha1.ReasonExpired, "The time of the reservation is over: its pods run on, and others may take what they leave. "+
 		"To reserve the room again, move spec.expirationTime on"
 	if a.parted() {

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/policy"
 	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const ourID = "hamburg-id"
@@ -26,6 +29,7 @@ const ourID = "hamburg-id"
 type counter struct {
 	*stage
 	requests *requestReconciler
+	said     int64 // how many statements lubeck has signed
 }
 
 func newCounter(t *testing.T, of *v1alpha1.Peer, objects ...client.Object) *counter {
@@ -70,7 +74,34 @@ func (c *counter) put(name, cpu string, change ...func(*v1alpha1.Request)) {
 	for _, change := range change {
 		change(request)
 	}
+	if request.Spec.Signed == nil {
+		request.Spec.Signed = c.signs(trust.Request, exchange.RequestToSign(request))
+	}
 	c.Home.Put(request)
+}
+
+// signs has lubeck sign what it asks, for an hour unless that is changed.
+func (c *counter) signs(kind trust.StatementType, body any, changes ...func(*trust.Statement)) *v1alpha1.SignedStatement {
+	c.Helper()
+	return c.signsWith(lubeckKey, kind, body, changes...)
+}
+
+func (c *counter) signsWith(
+	key ed25519.PrivateKey, kind trust.StatementType, body any, changes ...func(*trust.Statement),
+) *v1alpha1.SignedStatement {
+	c.Helper()
+	c.said++
+	said := trust.Statement{
+		Type: kind, From: "lubeck-id", To: ourID, Sequence: c.Clock.Now().UnixNano() + c.said, Expires: c.Clock.Now().Add(time.Hour),
+	}
+	for _, change := range changes {
+		change(&said)
+	}
+	signed, err := trust.SignStatement(key, said, body)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return signed
 }
 
 // look has the controller look at the Request, and returns what there is of it then.

@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,6 +25,8 @@ type Config struct {
 	Namespace string
 	// ClusterID is the id of this cluster. Pods that have come through it before are not taken.
 	ClusterID string
+	// ClusterKey is the key of this cluster, by which answers to peers are signed.
+	ClusterKey ed25519.PrivateKey
 	// SendOn lets pods of peers go on to providers of ours, where the NamespaceOffloading of their twin says so.
 	SendOn bool
 	// PodMetadata says which labels and annotations the pods of peers have here besides the harmless ones.
@@ -48,8 +51,8 @@ type Config struct {
 
 // SetupWithManager registers the controllers with the manager.
 func SetupWithManager(mgr ctrl.Manager, cfg Config) error {
-	if cfg.Namespace == "" || cfg.ServiceAccount == "" || cfg.Clock == nil || cfg.Decider == nil || cfg.Room == nil {
-		return errors.New("tenant: Namespace, ServiceAccount, Clock, Decider and Room are needed")
+	if cfg.Namespace == "" || cfg.ServiceAccount == "" || cfg.Clock == nil || cfg.Decider == nil || cfg.Room == nil || cfg.ClusterKey == nil {
+		return errors.New("tenant: Namespace, ServiceAccount, Clock, Decider, Room and ClusterKey are needed")
 	}
 	if err := cfg.PodMetadata.Validate(); err != nil {
 		return fmt.Errorf("tenant: PodMetadata: %w", err)

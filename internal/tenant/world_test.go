@@ -1,7 +1,9 @@
 package tenant
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // kubeletHolds is a finalizer that stands for a kubelet, which ends containers before a pod goes.
@@ -95,11 +98,26 @@ func (w *world) podWritten(write testkit.Write, pod *corev1.Pod) {
 }
 
 func (w *world) config() Config {
-	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.Clock, Decider: &w.policies, Room: w.room}
+	return Config{Namespace: "hanse-system", ServiceAccount: "hanse-manager", Clock: w.Clock, Decider: &w.policies, Room: w.room, ClusterKey: ourKey}
 }
 
 var lubeck = twinOf{peer: "lubeck", clusterID: "lubeck-id", home: "shop"}
 
-func peer() *v1alpha1.Peer { return testkit.Peer("lubeck", v1alpha1.RoleConsumer) }
+// The keys of this cluster, of lubeck, and of somebody else.
+var ourKey, lubeckKey, kielKey = privateKey('o'), privateKey('l'), privateKey('k')
+
+func privateKey(letter byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{letter}, ed25519.SeedSize))
+}
+
+func publicOf(key ed25519.PrivateKey) string {
+	return trust.FormatPublicKey(key.Public().(ed25519.PublicKey))
+}
+
+func peer() *v1alpha1.Peer {
+	p := testkit.Peer("lubeck", v1alpha1.RoleConsumer)
+	p.Spec.PublicKey = publicOf(lubeckKey)
+	return p
+}
 
 func tenantNamespace() *corev1.Namespace { return testkit.TenantNamespace("lubeck") }

@@ -30,6 +30,7 @@ type guest struct {
 	id            string
 	provider      *cluster
 	invitation    *trust.Invitation
+	signer        harness.Signer
 	config        *rest.Config
 	before        client.Client // with the invitation alone
 }
@@ -132,12 +133,12 @@ func newClaim(t *testing.T, invitation *trust.Invitation, id string) (*v1alpha1.
 func (c *cluster) join(t *testing.T, invitation *trust.Invitation, id string) *guest {
 	t.Helper()
 	before, _ := c.as(t, invitation.Token)
-	claim, sealing, _ := newClaim(t, invitation, id)
+	claim, sealing, key := newClaim(t, invitation, id)
 	if err := before.Create(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
 	session := awaitSession(t, before, claim, sealing, invitation)
-	g := &guest{id: id, provider: c, invitation: invitation, before: before}
+	g := &guest{id: id, provider: c, invitation: invitation, before: before, signer: harness.Signer{Key: key, Consumer: id, Provider: invitation.ClusterID}}
 	g.Client, g.config = c.as(t, session.Token)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"phase":"Joined"}}`))
 	if err := g.Patch(t.Context(), claim, patch); err != nil {

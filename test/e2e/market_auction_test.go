@@ -17,9 +17,11 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
-// probe is a Quote of lubeck's at the provider, as an administrator would make it by hand.
+// probe is a Quote at the provider as its own manager makes one for a member of a broker, which need not be signed.
 func probe(cpu string) *v1alpha1.Quote {
-	quote := &v1alpha1.Quote{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("lubeck"), GenerateName: "probe-"}}
+	quote := &v1alpha1.Quote{ObjectMeta: metav1.ObjectMeta{
+		Namespace: v1alpha1.TenantNamespace("lubeck"), GenerateName: "probe-", Labels: map[string]string{v1alpha1.LabelFrom: "probe"},
+	}}
 	quote.Spec = v1alpha1.QuoteSpec{
 		Application: v1alpha1.RequestedApplication{UID: "probe"},
 		Components:  applicationParts(applicationOf("", nil, cpu, "web")),

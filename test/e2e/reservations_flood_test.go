@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -121,6 +122,16 @@ type flood struct {
 	taken, refused atomic.Int64
 }
 
+// change asks for so many replicas, of nothing.
+func (g *guest) change(ctx context.Context, request *v1alpha1.Request, replicas int32) error {
+	request.Spec.Components = []v1alpha1.RequestedComponent{{Name: "web", Replicas: replicas}}
+	patch, err := json.Marshal(map[string]any{"spec": g.sign(request).Spec})
+	if err != nil {
+		return err
+	}
+	return g.Patch(ctx, request, client.RawPatch(types.MergePatchType, patch))
+}
+
 // askWithoutEnd has many make Requests until ctx ends, change what is there, and delete half of it at most: after a flood, the quota of
 // Kubernetes may say for minutes that there is no room although all is deleted, and then there would be nothing left to change.
 func (g *guest) askWithoutEnd(ctx context.Context, of corev1.ResourceName) *flood {
@@ -136,8 +147,7 @@ func (g *guest) askWithoutEnd(ctx context.Context, of corev1.ResourceName) *floo
 					request.Name = fmt.Sprintf("flood-%d-%d", worker, rand.IntN(names/2))
 					err = g.Delete(ctx, request)
 				case 1:
-					err = g.Patch(ctx, request, client.RawPatch(types.MergePatchType,
-						fmt.Appendf(nil, `{"spec":{"components":[{"name":"web","replicas":%d}]}}`, 1+rand.IntN(50))))
+					err = g.change(ctx, request, 1+rand.Int32N(50))
 				default:
 					err = g.Create(ctx, request)
 				}

@@ -80,7 +80,7 @@ func (s *sale) askAll(ctx context.Context, t *testing.T, crowd []*guest, round, 
 					number := strconv.Itoa(order[i])
 					next := g.request(ofRound(round)+number, s.of, 1)
 					next.Spec.Components[0].Resources[s.of] = *resource.NewQuantity(int64(5+5*((n+i)%2)), resource.DecimalSI)
-					if err := g.swap(ctx, g.request(ofRound(round-1)+number, s.of, 1), next); err != nil {
+					if err := g.swap(ctx, g.request(ofRound(round-1)+number, s.of, 1), g.sign(next)); err != nil {
 						t.Errorf("%s asks: %v", g.id, err)
 					}
 				}

@@ -54,9 +54,9 @@ func (g *guest) awaitOffered(t *testing.T, name corev1.ResourceName, want int64)
 	})
 }
 
-// request is a Request of the guest for so many replicas with one of the resource each.
+// request is a Request of the guest for so many replicas with one of the resource each, signed.
 func (g *guest) request(name string, of corev1.ResourceName, replicas int32) *v1alpha1.Request {
-	return &v1alpha1.Request{
+	return g.sign(&v1alpha1.Request{
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.invitation.Namespace, Name: name},
 		Spec: v1alpha1.RequestSpec{
 			Application: v1alpha1.RequestedApplication{UID: types.UID("uid-of-" + name), Name: "app-" + name},
@@ -65,7 +65,15 @@ func (g *guest) request(name string, of corev1.ResourceName, replicas int32) *v1
 			}},
 			ExpirationTime: metav1.NewTime(time.Now().Add(10 * time.Minute)),
 		},
+	})
+}
+
+// sign has the guest sign what the Request says now.
+func (g *guest) sign(request *v1alpha1.Request) *v1alpha1.Request {
+	if err := g.signer.Sign(request, time.Now()); err != nil {
+		panic(err) // a story asks for more than fits
 	}
+	return request
 }
 
 // awaitPhase waits until the Request has that phase, for that reason, for what its spec says now.
@@ -197,7 +205,7 @@ func (g *guest) asksWrongly(t *testing.T, of corev1.ResourceName) {
 	for name, ahead := range map[string]time.Duration{"past": -time.Hour, "century": 876_000 * time.Hour} {
 		request := g.request(name, of, 1)
 		request.Spec.ExpirationTime = metav1.NewTime(time.Now().Add(ahead))
-		g.create(t, request)
+		g.create(t, g.sign(request))
 		g.awaitPhase(t, name, v1alpha1.RequestRefused, v1alpha1.ReasonInvalidExpirationTime)
 	}
 }
@@ -222,7 +230,7 @@ func TestReservationExpiryKillsNothing(t *testing.T) {
 
 	patch := client.MergeFrom(got.DeepCopy())
 	got.Spec.ExpirationTime = metav1.NewTime(time.Now().Add(3 * time.Second))
-	if err := holder.Patch(ctx, got, patch); err != nil {
+	if err := holder.Patch(ctx, holder.sign(got), patch); err != nil {
 		t.Fatal(err)
 	}
 	holder.awaitPhase(t, "shop", v1alpha1.RequestExpired, v1alpha1.ReasonExpired)
