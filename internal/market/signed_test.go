@@ -213,6 +213,23 @@ func TestWhatIsTooLargeToBeSignedIsSaid(t *testing.T) {
 	}
 }
 
+func TestARequestThatIsTooLargeToBeSignedIsSaid(t *testing.T) {
+	w := newWorld(t, map[string]int64{"cheap": 10})
+	app := &v1alpha1.Application{}
+	large(app)
+	seen := &scene{refused: map[string]string{}}
+	wanted := &v1alpha1.Request{}
+	for i := range app.Spec.Components {
+		wanted.Spec.Components = append(wanted.Spec.Components, requested(&app.Spec.Components[i], 1))
+	}
+	if err := w.market.send(t.Context(), seen, "cheap", wanted); err != nil || !strings.Contains(seen.refused["cheap"], "too large to be signed") {
+		t.Errorf("it says %v, %v", seen.refused, err)
+	}
+	if w.requestAt("cheap") != nil {
+		t.Error("it was made all the same")
+	}
+}
+
 func TestAnOfferThatIsNotBelieved(t *testing.T) {
 	for name, test := range map[string]struct {
 		forge  func(*v1alpha1.Quote)
