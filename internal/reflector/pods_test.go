@@ -50,7 +50,7 @@ func TestPodsWhoseNeedsAreServedAskForNothing(t *testing.T) {
 		}
 	}
 	w.save(password("b"))
-	w.settle(func() bool { return w.asked(onlySecret) == 1 }) // when the change is seen, until it was carried
+	w.await(func() bool { return w.asked(onlySecret) == 1 }) // when the change is seen, until it is carried
 }
 
 func TestPodsThatGoAskLater(t *testing.T) {

@@ -194,14 +194,25 @@ func (w *world) remove(object client.Object) {
 // settle works on the queue until the condition holds, as the controller would.
 func (w *world) settle(condition func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			w.Fatal("the condition does not come true")
+	w.await(func() bool {
+		if condition() {
+			return true
 		}
 		for w.queue.Len() > 0 {
 			req, _ := w.queue.Get()
 			w.mustReconcile(req)
 			w.queue.Done(req)
+		}
+		return false
+	})
+}
+
+// await waits until the condition holds, while nobody works on the queue.
+func (w *world) await(condition func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatal("the condition does not come true")
 		}
 	}
 }
