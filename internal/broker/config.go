@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const (
@@ -88,6 +89,11 @@ func SetupWithManager(mgr ctrl.Manager, c Config) (*Quotes, error) {
 	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}
 	n := &notes{}
 	return &Quotes{m}, errors.Join(setUpRelay(mgr, c, n), setUpMarker(mgr, c, n), setUpReaders(mgr, c), m.setUp(mgr), setUpAges(mgr, c))
+}
+
+// isOurs says whether this cluster has signed the statement.
+func (c *Config) isOurs(said *trust.Statement) bool {
+	return said.From == c.ClusterID && said.Judge(trust.PublicKeyOf(c.Key), 0) == nil
 }
 
 func options() controller.Options {

@@ -36,7 +36,7 @@ func newHandOver(t *testing.T) *world {
 func (w *world) invites(changes ...func(*trust.Invitation)) string {
 	w.Helper()
 	invitation := &trust.Invitation{
-		ID: "i-1", ClusterID: "wismar-id", PublicKey: trust.FormatPublicKey(publicOf(w.wismar.key)), Servers: []string{"https://wismar.example:6443"},
+		ID: "i-1", ClusterID: "wismar-id", PublicKey: trust.PublicKeyOf(w.wismar.key), Servers: []string{"https://wismar.example:6443"},
 		Namespace: "hanse-peer-lubeck-id", Token: "secret", Expires: w.Clock.Now().Add(time.Hour),
 	}
 	for _, change := range changes {
@@ -80,7 +80,7 @@ func TestAHandOver(t *testing.T) {
 	w := newHandOver(t)
 	w.looks(w.lubeck)
 	w.expectAsked(metav1.ConditionFalse, v1alpha1.ReasonPending, "is asked")
-	if got := testkit.Get[v1alpha1.Peer](w.lubeck.Cluster, "", "wismar").Spec.PublicKey; got != trust.FormatPublicKey(publicOf(w.wismar.key)) {
+	if got := testkit.Get[v1alpha1.Peer](w.lubeck.Cluster, "", "wismar").Spec.PublicKey; got != trust.PublicKeyOf(w.wismar.key) {
 		t.Errorf("the Peer stands for the cluster with key %q", got)
 	}
 	w.looks(w.lubeck)
@@ -92,7 +92,7 @@ func TestAHandOver(t *testing.T) {
 	}
 	let := w.consumer()
 	want := v1alpha1.PeerSpec{
-		ClusterID: "lubeck-id", PublicKey: trust.FormatPublicKey(publicOf(w.lubeck.key)),
+		ClusterID: "lubeck-id", PublicKey: trust.PublicKeyOf(w.lubeck.key),
 		Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer}, Invitation: &v1alpha1.PeerInvitation{},
 	}
 	if diff := cmp.Diff(want, let.Spec); diff != "" || let.Annotations[v1alpha1.AnnotationIntroducedBy] != "hamburg" {
@@ -140,7 +140,7 @@ func TestWhyThereIsNoInvitation(t *testing.T) {
 			w.broker.Refuse("create Message wismar-id", noQuota)
 			w.broker.Remove(w.introduction(w.wismar))
 		}, v1alpha1.ReasonNotHeard, []string{"wismar-id", "get members"}},
-		"it has another key": {changeWanted(func(p *v1alpha1.Peer) { p.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf("x"))) }), v1alpha1.ReasonKeyMismatch, []string{"administrator"}},
+		"it has another key": {changeWanted(func(p *v1alpha1.Peer) { p.Spec.PublicKey = trust.PublicKeyOf(keyOf("x")) }), v1alpha1.ReasonKeyMismatch, []string{"administrator"}},
 		"it does not want to": {func(w *world) {
 			testkit.Change(w.wismar.Cluster, "", "hamburg", func(p *v1alpha1.Peer) { p.Spec.AcceptMembers = []string{"lub", "xlubeck-id"} })
 		}, v1alpha1.ReasonNotAccepted, []string{"acceptMembers"}},
@@ -154,7 +154,7 @@ func TestWhyThereIsNoInvitation(t *testing.T) {
 		},
 		"the invitation has another key": {
 			func(w *world) {
-				w.invites(func(i *trust.Invitation) { i.PublicKey = trust.FormatPublicKey(publicOf(keyOf("x"))) })
+				w.invites(func(i *trust.Invitation) { i.PublicKey = trust.PublicKeyOf(keyOf("x")) })
 			}, v1alpha1.ReasonMalformed, nil,
 		},
 	} {

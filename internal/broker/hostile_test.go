@@ -85,7 +85,7 @@ func TestWhoIsNotTakenIn(t *testing.T) {
 	}
 	w := newWorld(t)
 	peer := testkit.Peer("visby", v1alpha1.RoleProvider)
-	peer.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf("visby")))
+	peer.Spec.PublicKey = trust.PublicKeyOf(keyOf("visby"))
 	w.lubeck.Put(peer)
 	says := func(key, name string, s trust.Statement, body any) func() {
 		return func() {

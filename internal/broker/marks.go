@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,7 +70,7 @@ func (m *marker) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	pause := pauseOf(len(members))
 	again := lookAgain // and what has not been answered by then is known
 	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(union(wanted, there))) {
+	for _, name := range sets.List(sets.KeySet(wanted).Union(sets.KeySet(there))) {
 		left, err := m.due(there[name], wanted[name], pause, now)
 		if err == nil && left <= 0 {
 			left, err = lookSoon, m.write(ctx, name, there[name], wanted[name]) // to see that it is there
@@ -108,17 +109,6 @@ func (m *marker) published(ctx context.Context) (map[string]*v1alpha1.Message, e
 		}
 	}
 	return found, nil
-}
-
-func union(wanted map[string]exchange.Marks, there map[string]*v1alpha1.Message) map[string]bool {
-	names := map[string]bool{}
-	for name := range wanted {
-		names[name] = true
-	}
-	for name := range there {
-		names[name] = true
-	}
-	return names
 }
 
 // pauseOf is the least time between two versions of a Message with marks: the longer the more members there are, so that what each reads of
@@ -171,7 +161,7 @@ func (m *marker) said(message *v1alpha1.Message) *trust.Statement {
 		return nil
 	}
 	said, err := trust.VerifyStatement(&message.Spec.SignedStatement, message.Spec.To)
-	if err != nil || said.From != m.ClusterID || said.Judge(trust.FormatPublicKey(publicOf(m.Key)), 0) != nil {
+	if err != nil || !m.isOurs(said) {
 		return nil
 	}
 	return said

@@ -218,7 +218,7 @@ func (m *member) own(seen *scene, name string) (*v1alpha1.Message, *trust.Statem
 		return nil, nil
 	}
 	said, err := seen.read(message)
-	if err != nil || said.From != m.ClusterID || said.Judge(trust.FormatPublicKey(publicOf(m.Key)), 0) != nil {
+	if err != nil || !m.isOurs(said) {
 		return message, nil
 	}
 	return message, said

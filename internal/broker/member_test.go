@@ -25,7 +25,7 @@ func TestMembersBecomeKnownToEachOther(t *testing.T) {
 	w.rounds(2)
 	known := w.expectKnown(w.lubeck, w.wismar, "4")
 	w.expectKnown(w.wismar, w.lubeck, "4")
-	if known.Spec.PublicKey != trust.FormatPublicKey(publicOf(w.wismar.key)) {
+	if known.Spec.PublicKey != trust.PublicKeyOf(w.wismar.key) {
 		t.Error("another key is pinned")
 	}
 	if w.lubeck.knows(w.lubeck.ClusterID) != nil {

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"crypto/ed25519"
 	"errors"
 	"sync"
 
@@ -94,5 +93,3 @@ func (*member) refuse(seen *scene, message *v1alpha1.Message, err error) {
 		peers.StatementsRefused.WithLabelValues(seen.broker.Name, why.Reason).Inc()
 	}
 }
-
-func publicOf(key ed25519.PrivateKey) ed25519.PublicKey { return key.Public().(ed25519.PublicKey) }

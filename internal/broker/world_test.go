@@ -65,7 +65,7 @@ func newWorld(t *testing.T) *world {
 // memberPeer is what hamburg has of the member.
 func memberPeer(name string) *v1alpha1.Peer {
 	peer := testkit.Peer(name, v1alpha1.RoleConsumer, v1alpha1.RoleMember)
-	peer.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf(name)))
+	peer.Spec.PublicKey = trust.PublicKeyOf(keyOf(name))
 	return peer
 }
 
@@ -92,7 +92,7 @@ func (c *cluster) joins(broker, tenantNamespace string, there *testkit.Cluster) 
 // brokerPeer is what a member has of its broker.
 func brokerPeer(name string) *v1alpha1.Peer {
 	peer := testkit.Peer(name, v1alpha1.RoleProvider, v1alpha1.RoleBroker)
-	peer.Spec.PublicKey = trust.FormatPublicKey(publicOf(keyOf(name)))
+	peer.Spec.PublicKey = trust.PublicKeyOf(keyOf(name))
 	return peer
 }
 
@@ -207,7 +207,7 @@ func (w *world) expectNotHeard(by, of *cluster, texts ...string) *v1alpha1.Membe
 	for _, kind := range []string{v1alpha1.ConditionCurrent, v1alpha1.ConditionReady} {
 		testkit.ExpectCondition(w, known.Status.Conditions, kind, metav1.ConditionFalse, v1alpha1.ReasonNotHeard, texts...)
 	}
-	if known.Spec.PublicKey != trust.FormatPublicKey(publicOf(of.key)) {
+	if known.Spec.PublicKey != trust.PublicKeyOf(of.key) {
 		w.Errorf("%s is known by key %s", known.Name, known.Spec.PublicKey)
 	}
 	return known

@@ -2,7 +2,6 @@ package market
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,7 +76,7 @@ type dialogue struct {
 
 // doubt does not ask whether the answer still holds: until when it does is a part of it, and that of a question that was asked again is none.
 func (a *applications) doubt(d *dialogue) *trust.Refusal {
-	id, our := d.peer.Spec.ClusterID, trust.FormatPublicKey(a.Key.Public().(ed25519.PublicKey))
+	id, our := d.peer.Spec.ClusterID, trust.PublicKeyOf(a.Key)
 	question, err := trust.Expected{Type: d.asks, From: a.ClusterID, Pinned: our, To: id, Same: d.asked}.Verify(d.question)
 	if err != nil {
 		return why("What lies there is not what was asked", err)

@@ -36,7 +36,7 @@ func keyOf(name string) ed25519.PrivateKey {
 }
 
 func publicOf(key ed25519.PrivateKey) string {
-	return trust.FormatPublicKey(key.Public().(ed25519.PublicKey))
+	return trust.PublicKeyOf(key)
 }
 
 // signAnswer has the peer sign what the status says, as the answer to what lies there.

@@ -180,7 +180,7 @@ func validateClusterID(id string) error {
 func (c *Config) draft(peer string, servers []string) trust.Invitation {
 	return trust.Invitation{
 		ClusterID: c.ClusterID,
-		PublicKey: public(c.ClusterKey),
+		PublicKey: trust.PublicKeyOf(c.ClusterKey),
 		Servers:   servers,
 		CA:        c.CA,
 		Namespace: v1alpha1.TenantNamespace(peer),
@@ -193,11 +193,6 @@ const (
 	// clusterKeyField is its key: a private key in PEM, PKCS #8.
 	clusterKeyField = "private-key"
 )
-
-// public returns the public key as objects hold it.
-func public(key ed25519.PrivateKey) string {
-	return trust.FormatPublicKey(key.Public().(ed25519.PublicKey))
-}
 
 // EnsureClusterInfo makes sure that this cluster has a key and an id and tells both, with its version, in ConfigMap
 // hanse-cluster in Hanse's namespace. The id is that of the ConfigMap if there is one already, else the one that config
@@ -232,7 +227,7 @@ func (c *Config) clusterInfo() map[string]string {
 	return map[string]string{
 		v1alpha1.ClusterInfoID:          c.ClusterID,
 		v1alpha1.ClusterInfoVersion:     c.Version,
-		v1alpha1.ClusterInfoPublicKey:   public(c.ClusterKey),
+		v1alpha1.ClusterInfoPublicKey:   trust.PublicKeyOf(c.ClusterKey),
 		v1alpha1.ClusterInfoAPIVersions: v1alpha1.GroupVersion.Version,
 	}
 }
@@ -273,7 +268,7 @@ func ensureClusterKey(
 	if err != nil {
 		return nil, fmt.Errorf("read key %s of Secret %s: %w", clusterKeyField, name, err)
 	}
-	if known != "" && known != public(key) {
+	if known != "" && known != trust.PublicKeyOf(key) {
 		return nil, fmt.Errorf("the key in Secret %s is not the one that this cluster has told its peers; %s", name, remedy(namespace))
 	}
 	return key, nil

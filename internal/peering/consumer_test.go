@@ -30,7 +30,7 @@ func newConsumer(t *testing.T, clusterID string) *consumer {
 }
 
 func (c *consumer) publicKey() string {
-	return trust.FormatPublicKey(c.key.Public().(ed25519.PublicKey))
+	return trust.PublicKeyOf(c.key)
 }
 
 // receive takes the invitation that the provider has made.

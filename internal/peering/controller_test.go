@@ -20,6 +20,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const (
@@ -61,7 +62,7 @@ func TestConsumerGetsATenantNamespace(t *testing.T) {
 	info := &corev1.ConfigMap{}
 	w.get(tenant, "hanse-cluster", info)
 	told := map[string]string{
-		"clusterID": "c-lubeck", "version": "v0.1.0", "publicKey": public(ourKey), "apiVersions": "v1alpha1",
+		"clusterID": "c-lubeck", "version": "v0.1.0", "publicKey": trust.PublicKeyOf(ourKey), "apiVersions": "v1alpha1",
 	}
 	if diff := cmp.Diff(told, info.Data); diff != "" {
 		t.Errorf("cluster info (-want +got):\n%s", diff)
@@ -196,7 +197,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 		},
 		"another key": {
 			key:  ourKey,
-			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonKeyMismatch, says: public(ourKey),
+			kind: v1alpha1.ConditionAuthenticated, status: no, reason: v1alpha1.ReasonKeyMismatch, says: trust.PublicKeyOf(ourKey),
 		},
 		"suspended": {
 			refused: forbidden,
@@ -227,7 +228,7 @@ func TestWhatIsWrongWithAProviderIsSaid(t *testing.T) {
 				info.Version = test.version
 			}
 			if test.key != nil {
-				info.PublicKey = public(test.key)
+				info.PublicKey = trust.PublicKeyOf(test.key)
 			}
 			w.introduces(info)
 			if test.silent {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 func (w *world) identify(config Config) Config {
@@ -34,7 +35,7 @@ func TestClusterIDComesFromTheKey(t *testing.T) {
 	}
 	info := w.clusterInfo().Data
 	if info["clusterID"] != identity.ClusterID || info["version"] != "v0.1.0" || info["apiVersions"] != "v1alpha1" ||
-		info["publicKey"] != public(identity.ClusterKey) {
+		info["publicKey"] != trust.PublicKeyOf(identity.ClusterKey) {
 		t.Errorf("cluster info %v", info)
 	}
 

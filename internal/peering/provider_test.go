@@ -45,7 +45,7 @@ func newJoinWorld(t *testing.T, objects ...client.Object) *world {
 	w.connect(lateReader{w.client, w.provider})
 	w.remote = w.links.Serve("hamburg", interceptor.NewClient(w.away.Client, w.remoteInterceptors()))
 	w.remote.IssueTokens(w.provider.renew)
-	w.introduces(peers.ClusterInfo{ClusterID: "hamburg", Version: "v0.1.0", PublicKey: public(w.provider.key)})
+	w.introduces(peers.ClusterInfo{ClusterID: "hamburg", Version: "v0.1.0", PublicKey: trust.PublicKeyOf(w.provider.key)})
 	w.config.ClusterID, w.config.ClusterKey = "lubeck", newKey(t)
 	w.restart()
 	return w
@@ -123,7 +123,7 @@ func (p *provider) fails(err error) { p.world.remote.Refuse("", err) }
 // invitation is one that the provider gives us.
 func (p *provider) invitation(id string, change ...func(*trust.Invitation)) *trust.Invitation {
 	i := &trust.Invitation{
-		ID: id, ClusterID: "hamburg", PublicKey: trust.FormatPublicKey(p.key.Public().(ed25519.PublicKey)),
+		ID: id, ClusterID: "hamburg", PublicKey: trust.PublicKeyOf(p.key),
 		Servers: []string{p.world.remote.URL()}, Namespace: tenantThere, Token: "claimant-" + id,
 		Expires: p.world.clock.Now().Add(time.Hour),
 	}
@@ -151,7 +151,7 @@ func (p *provider) answer() {
 	if claim == nil || claim.Status.Session != nil || len(claim.Status.Conditions) > 0 {
 		return
 	}
-	if err := trust.VerifyClaim(trust.FormatPublicKey(p.key.Public().(ed25519.PublicKey)), &claim.Spec); err != nil {
+	if err := trust.VerifyClaim(trust.PublicKeyOf(p.key), &claim.Spec); err != nil {
 		t.Fatal(err)
 	}
 	sealed, err := trust.SealSession(p.key, &claim.Spec, trust.Session{

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 // stone returns the tombstone, after it was checked that nothing else is left.
@@ -148,7 +149,7 @@ func expectStatements(t *testing.T, got, invitations map[string]string) {
 		t.Errorf("statements %v", got)
 	}
 	they, us := Config{ClusterID: "c-hamburg"}, peerOf()
-	us.Spec.ClusterID, us.Spec.PublicKey = "c-lubeck", public(ourKey)
+	us.Spec.ClusterID, us.Spec.PublicKey = "c-lubeck", trust.PublicKeyOf(ourKey)
 	for key, invitation := range invitations {
 		if err := they.verify(us, got[key], invitation); err != nil {
 			t.Errorf("%s: %v", key, err)

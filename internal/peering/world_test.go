@@ -199,7 +199,7 @@ func ask[T any](whom func(T) error, about T) error {
 func peerOf(roles ...v1alpha1.PeerRole) *v1alpha1.Peer {
 	return &v1alpha1.Peer{
 		ObjectMeta: metav1.ObjectMeta{Name: "hamburg", UID: "peer-uid", Generation: 1},
-		Spec:       v1alpha1.PeerSpec{ClusterID: "c-hamburg", PublicKey: public(theirKey), Roles: roles},
+		Spec:       v1alpha1.PeerSpec{ClusterID: "c-hamburg", PublicKey: trust.PublicKeyOf(theirKey), Roles: roles},
 	}
 }
 

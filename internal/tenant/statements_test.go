@@ -173,7 +173,7 @@ func TestAnswersAreSigned(t *testing.T) {
 	says := func(got *v1alpha1.Request) *trust.Statement {
 		t.Helper()
 		said, err := trust.Expected{
-			Type: trust.Acknowledgement, From: ourID, Pinned: publicOf(ourKey), To: "lubeck-id",
+			Type: trust.Acknowledgement, From: ourID, Pinned: trust.PublicKeyOf(ourKey), To: "lubeck-id",
 			Same: func(body []byte) (string, string) {
 				return exchange.AnswerSigned(body, got, c.requests.statements.sequenceOf(got.Spec.Signed))
 			},
@@ -229,7 +229,7 @@ func TestQuotesAreSigned(t *testing.T) {
 	quotes := c.quotes()
 	got := c.quote(quotes, "1", "1")
 	said, err := trust.Expected{
-		Type: trust.Offer, From: ourID, Pinned: publicOf(ourKey), To: "lubeck-id",
+		Type: trust.Offer, From: ourID, Pinned: trust.PublicKeyOf(ourKey), To: "lubeck-id",
 		Same: func(body []byte) (string, string) {
 			return exchange.OfferSigned(body, got, quotes.statements.sequenceOf(got.Spec.Signed))
 		},

@@ -110,13 +110,9 @@ func privateKey(letter byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{letter}, ed25519.SeedSize))
 }
 
-func publicOf(key ed25519.PrivateKey) string {
-	return trust.FormatPublicKey(key.Public().(ed25519.PublicKey))
-}
-
 func peer() *v1alpha1.Peer {
 	p := testkit.Peer("lubeck", v1alpha1.RoleConsumer)
-	p.Spec.PublicKey = publicOf(lubeckKey)
+	p.Spec.PublicKey = trust.PublicKeyOf(lubeckKey)
 	return p
 }
 

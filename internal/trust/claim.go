@@ -23,7 +23,7 @@ var ErrSession = errors.New("not a session")
 // SignClaim sets publicKey and proof of the claim: the claimer has the key, and makes the claim to the provider of the
 // given public key.
 func SignClaim(key ed25519.PrivateKey, provider string, claim *v1alpha1.PeeringClaimSpec) {
-	claim.PublicKey = FormatPublicKey(key.Public().(ed25519.PublicKey))
+	claim.PublicKey = PublicKeyOf(key)
 	claim.Proof = sign(key, purposeClaim, claimFields(provider, claim)...)
 }
 

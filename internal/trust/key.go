@@ -48,6 +48,11 @@ func FormatPrivateKey(key ed25519.PrivateKey) ([]byte, error) {
 // FormatPublicKey returns the key as objects hold it: in base64.
 func FormatPublicKey(key ed25519.PublicKey) string { return base64.StdEncoding.EncodeToString(key) }
 
+// PublicKeyOf returns the public key that belongs to the key, as objects hold it.
+func PublicKeyOf(key ed25519.PrivateKey) string {
+	return FormatPublicKey(key.Public().(ed25519.PublicKey))
+}
+
 // ParsePublicKey is the reverse of FormatPublicKey. A key that anybody can sign for is none, and each key has one text only.
 func ParsePublicKey(text string) (ed25519.PublicKey, error) {
 	key, err := decodePoint(text)

@@ -103,7 +103,7 @@ func SignStatement(key ed25519.PrivateKey, s Statement, body any) (*v1alpha1.Sig
 	if s.Body, err = json.Marshal(body); err != nil {
 		return nil, fmt.Errorf("encode the body of the statement: %w", err)
 	}
-	s.Key, s.Expires = FormatPublicKey(key.Public().(ed25519.PublicKey)), s.Expires.UTC().Truncate(time.Second)
+	s.Key, s.Expires = PublicKeyOf(key), s.Expires.UTC().Truncate(time.Second)
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode the statement: %w", err)
