@@ -28,7 +28,7 @@ const (
 	LabelHomeUID = "hanse.dev/home-uid"
 	// LabelRequest carries, on a remote pod, the name of the Request whose reservation it uses.
 	LabelRequest = "hanse.dev/request"
-	// LabelFrom carries, on a Message that a broker has copied, the Peer whose it is there; on a Quote of a member of a broker, its id.
+	// LabelFrom carries, on a Message that a broker has copied, the Peer whose it is there; on a Quote or Request of a member of a broker, its id.
 	LabelFrom = "hanse.dev/from"
 	// AnnotationMessage names, on such a copy, the Message that it is of: namespace and name, with a slash between.
 	AnnotationMessage = "hanse.dev/message"

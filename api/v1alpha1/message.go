@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -84,6 +86,11 @@ func (m *Message) Relayed() bool { return m.Labels[LabelFrom] != "" }
 
 // RelayedName is the name that what the member of that id calls so has in another cluster to which it was relayed.
 func RelayedName(member, name string) string { return member + "." + name }
+
+// OwnName is how whoever has asked by the object calls it: a member has asked through a broker, and not by this name.
+func OwnName(asked metav1.Object) string {
+	return strings.TrimPrefix(asked.GetName(), RelayedName(asked.GetLabels()[LabelFrom], ""))
+}
 
 // MessageList is a list of messages.
 // +kubebuilder:object:root=true

@@ -14,6 +14,9 @@ const MaxRequests = 100
 // MaxReservation is how far ahead the expirationTime of a Request may lie. Who needs the room for longer moves it on in time.
 const MaxReservation = 24 * time.Hour
 
+// MaxRelayedReservation is how far ahead that may lie in a Request of a member of a broker, with whom the two are to become peers.
+const MaxRelayedReservation = 15 * time.Minute
+
 // RequestPhase says in one word how a Request stands.
 // +kubebuilder:validation:Enum=Pending;Acknowledged;Refused;Expired
 type RequestPhase string
@@ -152,7 +155,8 @@ type RequestStatus struct {
 // Request asks a provider to reserve room for an application, and has the provider's answer. It lives in the consumer's
 // tenant namespace at the provider. What is acknowledged is locked: pods of others find no room there, nor do pods of the same
 // consumer that do not name the Request (spec.request of their ShadowPods). Deleting the Request gives the room back. The end
-// of a reservation never ends a pod.
+// of a reservation never ends a pod. A member of a broker asks through that one: its Request lies in the tenant namespace of the broker,
+// has its id before the name, and gives way to the one that it makes itself when the two are peers.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=hreq,categories=hanse
@@ -164,7 +168,8 @@ type RequestStatus struct {
 // +kubebuilder:printcolumn:name="Valid Until",type=string,JSONPath=`.status.validUntil`
 // +kubebuilder:printcolumn:name="Application UID",type=string,priority=1,JSONPath=`.spec.application.uid`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="the name of a Request must have at most 63 characters: it is a label of its pods"
+// +kubebuilder:printcolumn:name="Member",type=string,priority=1,JSONPath=`.metadata.labels.hanse\.dev/from`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 || self.metadata.name.matches('^[-a-z0-9]{1,30}[.][-a-z0-9]{1,63}$')",message="the name of a Request must have at most 63 characters: it is a label of its pods. Before that of a member of a broker its id may stand"
 type Request struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

@@ -163,7 +163,8 @@ func (a *accountant) requestOf(ctx context.Context, pod *corev1.Pod) string {
 
 // requestChanged meters what is reserved here for a Request of a peer.
 func (a *accountant) requestChanged(ctx context.Context, o client.Object, to queue) {
-	if request, ok := o.(*v1alpha1.Request); ok {
+	// What a member reserves until it is a peer is not for the account of the broker.
+	if request, ok := o.(*v1alpha1.Request); ok && request.Labels[v1alpha1.LabelFrom] == "" {
 		a.reserve(ctx, v1alpha1.AccountLent, peerOfTenant(o), request)
 		to.AddAfter(requestFor(v1alpha1.AccountLent, peerOfTenant(o)), a.untilNext(peerOfTenant(o)))
 	}

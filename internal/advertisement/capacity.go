@@ -249,7 +249,8 @@ func (c *capacity) takeRequest(request *v1alpha1.Request, gone bool) {
 	if !gone {
 		locked = request.Locked()
 	}
-	c.ledger.SetReserved(peer, request.Name, locked)
+	of, called := exchange.ReservationOf(peer, request.Name, request.Labels[v1alpha1.LabelFrom])
+	c.ledger.SetReserved(of, called, locked)
 	c.locksStale = true
 }
 

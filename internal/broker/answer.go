@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
@@ -42,9 +43,9 @@ func (m *member) directed(seen *scene, kind trust.StatementType) iter.Seq2[*v1al
 }
 
 // answerAll answers the members that have asked something of that type.
-func (m *member) answerAll(ctx context.Context, seen *scene, kind trust.StatementType, answer func(context.Context, *scene, *trust.Statement) error) {
+func (m *member) answerAll(ctx context.Context, seen *scene, kind trust.StatementType, answer func(context.Context, *scene, *v1alpha1.Message, *trust.Statement) error) {
 	for message, said := range m.directed(seen, kind) {
-		if err := answer(ctx, seen, said); isRefusal(err) {
+		if err := answer(ctx, seen, message, said); isRefusal(err) {
 			m.refuse(seen, message, err)
 		} else {
 			seen.note(err)
@@ -61,8 +62,25 @@ func (s *scene) sender(said *trust.Statement) (*v1alpha1.Member, error) {
 	return from, said.Judge(from.Spec.PublicKey, 0)
 }
 
+// check counts an answer that is not believed. The others are read when they are needed. The error is a Refusal.
+func (*member) check(_ context.Context, seen *scene, _ *v1alpha1.Message, said *trust.Statement) error {
+	if _, err := seen.sender(said); err != nil {
+		return err
+	}
+	var err error
+	if said.Type == trust.Offer {
+		_, err = exchange.ReadSignedOffer(said.Body)
+	} else {
+		_, err = exchange.ReadSignedAnswer(said.Body)
+	}
+	if err != nil {
+		return &trust.Refusal{Reason: v1alpha1.ReasonMalformed, Message: err.Error()}
+	}
+	return nil
+}
+
 // invite answers one member that asks for an invitation. The error is a Refusal if it is not believed.
-func (m *member) invite(ctx context.Context, seen *scene, said *trust.Statement) error {
+func (m *member) invite(ctx context.Context, seen *scene, _ *v1alpha1.Message, said *trust.Statement) error {
 	from, err := seen.sender(said)
 	if err == nil {
 		err = said.Judge(from.Spec.PublicKey, from.Status.HandOverSequence)

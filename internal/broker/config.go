@@ -46,8 +46,8 @@ const (
 	// askAgain is how soon a member is asked again that has refused.
 	askAgain = time.Minute
 	// mostFromOne is how many Messages of one member lie with another one at most: two for invitations, a request and an
-	// answer, and others for auctions.
-	mostFromOne = 8
+	// answer, and others for auctions and their winners.
+	mostFromOne = 12
 	// retention is for how long a Member is kept, with its key, when what it has said last does not hold any more.
 	retention = 24 * time.Hour
 	// maxMembers is how many Members are kept of one broker.
@@ -81,14 +81,14 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// SetupWithManager adds the controllers to the manager. What is returned asks members for offers.
-func SetupWithManager(mgr ctrl.Manager, c Config) (*Quotes, error) {
+// SetupWithManager adds the controllers to the manager. What is returned asks members.
+func SetupWithManager(mgr ctrl.Manager, c Config) (*Questions, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	m := &member{Config: c, direct: local.Uncached(c.Client, c.Live)}
 	n := &notes{}
-	return &Quotes{m}, errors.Join(setUpRelay(mgr, c, n), setUpMarker(mgr, c, n), setUpReaders(mgr, c), m.setUp(mgr), setUpAges(mgr, c))
+	return &Questions{m}, errors.Join(setUpRelay(mgr, c, n), setUpMarker(mgr, c, n), setUpReaders(mgr, c), m.setUp(mgr), setUpAges(mgr, c))
 }
 
 // isOurs says whether this cluster has signed the statement.

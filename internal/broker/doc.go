@@ -11,7 +11,8 @@
 //	         keeps with it what the broker says of that cluster                                      marked.go
 //	         asks a member for an invitation, and uses it                                            ask.go
 //	         answers members that ask for one                                                        answer.go
-//	         asks members for offers, and makes offers to them                                       quote.go
+//	         asks members for offers and for room                                                    questions.go
+//	         answers members that ask for that                                                       reply.go
 //	         takes back what it has said, and forgets, when it is a member no more                   leave.go
 //	ages     at a member: ends Members that nothing new is heard of                                  age.go
 //

@@ -38,6 +38,8 @@ func (m *member) setUp(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Peer{}, ofBroker).
 		Watches(&v1alpha1.Advertisement{}, ofBroker).
 		Watches(&v1alpha1.Quote{}, ofBroker).
+		Watches(&v1alpha1.Request{}, ofBroker).
+		Watches(&v1alpha1.Application{}, ofBroker).
 		WatchesRawSource(peers.Changes(m.Links, messages, func(_ context.Context, change peers.Change, queue peers.Queue[reconcile.Request]) {
 			queue.AddAfter(brokerRequest(change.Link.Peer()), settle)
 		})).
@@ -53,7 +55,7 @@ func brokerRequest(peer string) reconcile.Request {
 }
 
 // brokersOf are the brokers that an object has to do with: a Peer itself, its introducer and who has introduced it, that to which we
-// advertise what we have, and that through which a member has asked for an offer.
+// advertise what we have, that through which a member has asked us, and those through which we have asked members.
 func (m *member) brokersOf(_ context.Context, object client.Object) []reconcile.Request {
 	switch object := object.(type) {
 	case *v1alpha1.Peer:
@@ -68,12 +70,27 @@ func (m *member) brokersOf(_ context.Context, object client.Object) []reconcile.
 		if object.Name == m.ClusterID {
 			return []reconcile.Request{brokerRequest(object.Labels[v1alpha1.LabelPeer])}
 		}
-	case *v1alpha1.Quote:
-		if object.Labels[v1alpha1.LabelFrom] != "" {
-			return []reconcile.Request{brokerRequest(strings.TrimPrefix(object.Namespace, v1alpha1.TenantNamespacePrefix))}
+	case *v1alpha1.Application:
+		return brokersOfAuction(object)
+	case *v1alpha1.Quote, *v1alpha1.Request:
+		if object.GetLabels()[v1alpha1.LabelFrom] != "" {
+			return []reconcile.Request{brokerRequest(strings.TrimPrefix(object.GetNamespace(), v1alpha1.TenantNamespacePrefix))}
 		}
 	}
 	return nil
+}
+
+// brokersOfAuction are those through which members were asked for the application.
+func brokersOfAuction(app *v1alpha1.Application) (requests []reconcile.Request) {
+	if app.Status.Auction == nil {
+		return nil
+	}
+	for _, offer := range app.Status.Auction.Offers {
+		if request := brokerRequest(offer.Broker); offer.Broker != "" && !slices.Contains(requests, request) {
+			requests = append(requests, request)
+		}
+	}
+	return requests
 }
 
 // A scene is what is known when a broker is looked at.
@@ -90,7 +107,7 @@ type scene struct {
 	members map[string]*v1alpha1.Member
 	// charged is how many of them count among those that are kept of the broker.
 	charged int
-	// answered are our Messages with offers that somebody has asked for and that still may count.
+	// answered are our Messages with answers that somebody has asked for and that still may count.
 	answered map[string]bool
 	again    time.Duration
 	// problems are what has gone wrong.
@@ -133,8 +150,11 @@ func (m *member) Reconcile(ctx context.Context, request reconcile.Request) (reco
 		seen.note(m.introduce(ctx, seen))
 		m.hear(ctx, seen)
 		m.answerAll(ctx, seen, trust.HandOver, m.invite)
-		m.answerAll(ctx, seen, trust.Quote, m.offer)
+		m.answerAll(ctx, seen, trust.Quote, m.quoted)
 		m.answerAll(ctx, seen, trust.Offer, m.check)
+		m.answerAll(ctx, seen, trust.Request, m.requested)
+		m.answerAll(ctx, seen, trust.Acknowledgement, m.check)
+		m.answerAll(ctx, seen, trust.Release, m.released)
 		m.askAll(ctx, seen)
 		m.clearUp(ctx, seen)
 		why = m.introduced(seen)
@@ -226,13 +246,18 @@ func (m *member) own(seen *scene, name string) (*v1alpha1.Message, *trust.Statem
 
 // send says something through the broker, in place of what the Message there says.
 func (m *member) send(ctx context.Context, seen *scene, name string, s trust.Statement, body any) error {
-	there, _ := seen.mail.Named(name)
 	s.From = m.ClusterID
 	signed, err := trust.SignStatement(m.Key, s, body)
 	if err != nil {
 		return err
 	}
-	wanted := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: seen.link.TenantNamespace(), Name: name}, Spec: v1alpha1.MessageSpec{To: s.To, SignedStatement: *signed}}
+	return m.put(ctx, seen, name, s.To, signed)
+}
+
+// put says through the broker what was signed.
+func (*member) put(ctx context.Context, seen *scene, name, to string, signed *v1alpha1.SignedStatement) (err error) {
+	there, _ := seen.mail.Named(name)
+	wanted := &v1alpha1.Message{ObjectMeta: metav1.ObjectMeta{Namespace: seen.link.TenantNamespace(), Name: name}, Spec: v1alpha1.MessageSpec{To: to, SignedStatement: *signed}}
 	if there == nil {
 		err = seen.link.Client().Create(ctx, wanted)
 	} else {
@@ -245,7 +270,8 @@ func (m *member) send(ctx context.Context, seen *scene, name string, s trust.Sta
 	return nil
 }
 
-// clearUp deletes those of our Messages for one member that do not hold any more, and requests of which nobody wants an answer.
+// clearUp deletes those of our Messages for one member that do not hold any more, and questions of which nobody wants an answer. Room that
+// nobody wants is given back.
 func (m *member) clearUp(ctx context.Context, seen *scene) {
 	for _, object := range seen.mail.List() {
 		message := object.(*v1alpha1.Message)
@@ -253,10 +279,37 @@ func (m *member) clearUp(ctx context.Context, seen *scene) {
 			continue
 		}
 		_, said := m.own(seen, message.Name)
-		if said == nil || !seen.isWanted(message.Name, said) {
+		switch {
+		case said != nil && said.Type == trust.Request:
+			seen.note(m.release(ctx, seen, message, said))
+		case said == nil || !seen.isWanted(message.Name, said):
 			seen.note(m.remove(ctx, seen, message))
 		}
 	}
+}
+
+// release gives back what was asked for, if no Application waits for it: it has found another place, or the member is a peer by now, of which
+// the same was asked.
+func (m *member) release(ctx context.Context, seen *scene, message *v1alpha1.Message, said *trust.Statement) error {
+	asked, err := exchange.ReadSignedRequest(said.Body)
+	if err != nil {
+		return m.remove(ctx, seen, message)
+	}
+	namespace, name, _ := strings.Cut(asked.Request.Application.Name, "/")
+	app, err := local.Find(ctx, m.Client, client.ObjectKey{Namespace: namespace, Name: name}, &v1alpha1.Application{})
+	if err != nil || app != nil && app.UID == asked.Request.Application.UID && awaits(app, said.To) {
+		return err
+	}
+	return m.send(ctx, seen, message.Name, trust.Statement{
+		Type: trust.Release, To: said.To, Sequence: trust.NextSequence(seen.now, said), Expires: said.Expires,
+	}, exchange.SignedRelease{Name: asked.Name})
+}
+
+// awaits reports whether the application is to have room at the cluster, and has none yet.
+func awaits(app *v1alpha1.Application, clusterID string) bool {
+	return app.DeletionTimestamp.IsZero() && slices.ContainsFunc(app.Status.Components, func(c v1alpha1.PlacedComponent) bool {
+		return c.Peer == clusterID && !c.Acknowledged
+	})
 }
 
 // isWanted reports whether what we have said to one member still is of use to somebody.
@@ -271,7 +324,7 @@ func (s *scene) isWanted(name string, said *trust.Statement) bool {
 		}
 		s.soon(asked.Quote.Deadline.Sub(s.now))
 		return true
-	case trust.Offer:
+	case trust.Offer, trust.Acknowledgement:
 		return s.answered[name]
 	default:
 		return true

@@ -80,7 +80,7 @@ func (n *notes) relayed(message client.ObjectKey, said *trust.Statement, now tim
 		if said.Read(&body) == nil {
 			n.answer(question{trust.HandOver, said.To, said.From, body.Request}, body.Invitation != "", now)
 		}
-	case trust.Marks, trust.Request, trust.Acknowledgement: // which members do not say
+	case trust.Request, trust.Acknowledgement, trust.Release, trust.Marks:
 	}
 	if n.changed != nil {
 		n.changed()

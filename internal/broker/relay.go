@@ -122,6 +122,9 @@ func (r *relay) copyOf(ctx context.Context, message *v1alpha1.Message) (*v1alpha
 	if err == nil && said.From != sender.Spec.ClusterID {
 		err = &trust.Refusal{Reason: v1alpha1.ReasonForged, Message: "The statement is not from the member in whose namespace it lies"}
 	}
+	if err == nil && said.To == "" && said.Type != trust.Introduction {
+		err = &trust.Refusal{Reason: v1alpha1.ReasonMalformed, Message: "A member introduces itself to all, and says nothing else to them"}
+	}
 	if err == nil {
 		err = said.Judge(sender.Spec.PublicKey, 0)
 	}

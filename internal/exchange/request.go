@@ -11,6 +11,15 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// ReservationOf is what the ledger calls the Request of that name in the tenant namespace of the peer: by the peer, and a name. What a member
+// asks for through a broker is for the peer that it is to become, and called so that no Request of a peer is called the same.
+func ReservationOf(peer, name, from string) (of, called string) {
+	if from == "" {
+		return peer, name
+	}
+	return from, peer + "/" + name
+}
+
 // DemandOf returns what all replicas of all components ask for together, counted as pods are: see Count.
 func DemandOf(components []v1alpha1.RequestedComponent) corev1.ResourceList {
 	sum := corev1.ResourceList{}

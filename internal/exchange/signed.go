@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// maxQuoteName bounds the name of a Quote: a provider may have it behind the id of the cluster that asks, in a name of an object.
-	maxQuoteName = 63
-	// maxSigned is how many components are asked for at most, as the definition of Quotes says.
-	maxSigned = 24
+	// maxOfQuote and maxOfRequest are how many components are asked for at most, as the definitions of Quotes and Requests say.
+	maxOfQuote, maxOfRequest = 24, 32
+	// maxAnswer bounds the words of an answer.
+	maxAnswer = 256
 )
 
 // A SignedQuote is the body of a statement by which one cluster asks another for an offer: a peer, or a member of its broker.
@@ -34,8 +34,8 @@ type SignedQuote struct {
 
 // A SignedOffer is the body of the statement that answers one.
 type SignedOffer struct {
-	// Name is that of the Quote of a peer.
-	Name string `json:"name,omitempty"`
+	// Name is that of the Quote.
+	Name string `json:"name"`
 	// Quote is the sequence of the statement that it answers.
 	Quote int64 `json:"quote"`
 	// Whole is the offer for all components together, and Components are those for each.
@@ -57,14 +57,21 @@ type SignedAnswer struct {
 	Name string `json:"name"`
 	// Request is the sequence of the statement that it answers.
 	Request int64 `json:"request"`
-	// Acknowledged says whether what was asked is reserved, and Reason why.
+	// Acknowledged says whether what was asked is reserved, and Reason and Message why.
 	Acknowledged bool   `json:"acknowledged"`
 	Reason       string `json:"reason,omitempty"`
+	Message      string `json:"message,omitempty"`
 	// The others are those of the status.
 	Phase      v1alpha1.RequestPhase `json:"phase"`
 	Reserved   corev1.ResourceList   `json:"reserved,omitempty"`
 	Price      *v1alpha1.Price       `json:"price,omitempty"`
 	ValidUntil *metav1.Time          `json:"validUntil,omitempty"`
+}
+
+// A SignedRelease is the body of a statement by which a member gives back what it has asked for, or does not want any more.
+type SignedRelease struct {
+	// Name is that of the Request.
+	Name string `json:"name"`
 }
 
 var (
@@ -80,18 +87,50 @@ func ReadSignedQuote(body []byte) (*SignedQuote, error) {
 	if err := readSigned(body, quantitiesOfQuote, asked); err != nil {
 		return nil, err
 	}
-	if problems := validation.IsDNS1123Label(asked.Name); len(problems) > 0 || len(asked.Name) > maxQuoteName {
-		return nil, fmt.Errorf("body.name: %s is no name of a Quote", quoted(asked.Name))
-	}
-	if len(asked.Quote.Components) > maxSigned {
-		return nil, fmt.Errorf("body.quote.components: there are %d, and may be %d", len(asked.Quote.Components), maxSigned)
-	}
-	for i, c := range asked.Quote.Components {
-		if err := judgeResources(fmt.Sprintf("body.quote.components[%d].resources", i), c.Resources); err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(judgeName(asked.Name), judgeComponents("body.quote", asked.Quote.Components, maxOfQuote)); err != nil {
+		return nil, err
 	}
 	return asked, nil
+}
+
+// ReadSignedRequest reads for what room a member asks. All else is checked as of any other Request, as that of a Quote.
+func ReadSignedRequest(body []byte) (*SignedRequest, error) {
+	asked := &SignedRequest{}
+	if err := readSigned(body, quantitiesOfRequest, asked); err != nil {
+		return nil, err
+	}
+	if err := cmp.Or(judgeName(asked.Name), judgeComponents("body.request", asked.Request.Components, maxOfRequest)); err != nil {
+		return nil, err
+	}
+	return asked, nil
+}
+
+// ReadSignedRelease reads what a member gives back.
+func ReadSignedRelease(body []byte) (*SignedRelease, error) {
+	released := &SignedRelease{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, released); err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	return released, judgeName(released.Name)
+}
+
+func judgeName(name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return fmt.Errorf("body.name: %s is no name of a Quote or Request", quoted(name))
+	}
+	return nil
+}
+
+func judgeComponents(at string, components []v1alpha1.RequestedComponent, most int) error {
+	if len(components) > most {
+		return fmt.Errorf("%s.components: there are %d, and may be %d", at, len(components), most)
+	}
+	for i, c := range components {
+		if err := judgeResources(fmt.Sprintf("%s.components[%d].resources", at, i), c.Resources); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ReadSignedOffer reads what a member offers. Whether that makes sense CheckOffer says.
@@ -100,10 +139,19 @@ func ReadSignedOffer(body []byte) (*SignedOffer, error) {
 	if err := readSigned(body, quantitiesOfOffer, offer); err != nil {
 		return nil, err
 	}
-	if offer.Whole == nil || len(offer.Components) > maxSigned {
-		return nil, fmt.Errorf("body: it is an offer for the whole, and for at most %d components", maxSigned)
+	if offer.Whole == nil || len(offer.Components) > maxOfQuote {
+		return nil, fmt.Errorf("body: it is an offer for the whole, and for at most %d components", maxOfQuote)
 	}
 	return offer, nil
+}
+
+// ReadSignedAnswer reads what a member has reserved, if anything.
+func ReadSignedAnswer(body []byte) (*SignedAnswer, error) {
+	answer := &SignedAnswer{}
+	if err := readSigned(body, quantitiesOfAnswer, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
 }
 
 func readSigned(body []byte, quantities sanitize.Quantities, into any) error {
@@ -154,31 +202,42 @@ func signed[T any](body []byte, quantities sanitize.Quantities, lies T) (reason,
 func RequestToSign(asked *v1alpha1.Request) SignedRequest {
 	spec := asked.Spec
 	spec.Signed = nil
-	return SignedRequest{Name: asked.Name, Request: spec}
+	return SignedRequest{Name: v1alpha1.OwnName(asked), Request: spec}
+}
+
+// AsRequest is the Request with that spec and this answer, as it would be at a peer.
+func (a *SignedAnswer) AsRequest(spec *v1alpha1.RequestSpec) *v1alpha1.Request {
+	said := metav1.Condition{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionFalse, Reason: a.Reason, Message: a.Message}
+	if a.Acknowledged {
+		said.Status = metav1.ConditionTrue
+	}
+	return &v1alpha1.Request{Spec: *spec, Status: v1alpha1.RequestStatus{
+		Phase: a.Phase, Reserved: a.Reserved, Price: a.Price, ValidUntil: a.ValidUntil, Conditions: []metav1.Condition{said},
+	}}
 }
 
 // QuoteToSign is what the consumer signs of a Quote.
 func QuoteToSign(asked *v1alpha1.Quote) SignedQuote {
 	spec := asked.Spec
 	spec.Signed = nil
-	return SignedQuote{Name: asked.Name, Quote: spec}
+	return SignedQuote{Name: v1alpha1.OwnName(asked), Quote: spec}
 }
 
 // AnswerToSign is what the provider signs of the status of a Request, as the answer to the statement of that sequence.
 func AnswerToSign(asked *v1alpha1.Request, sequence int64) SignedAnswer {
 	status := &asked.Status
 	answer := SignedAnswer{
-		Name: asked.Name, Request: sequence, Phase: status.Phase, Reserved: status.Reserved, Price: status.Price, ValidUntil: status.ValidUntil,
+		Name: v1alpha1.OwnName(asked), Request: sequence, Phase: status.Phase, Reserved: status.Reserved, Price: status.Price, ValidUntil: status.ValidUntil,
 	}
 	if said := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); said != nil {
-		answer.Acknowledged, answer.Reason = said.Status == metav1.ConditionTrue, said.Reason
+		answer.Acknowledged, answer.Reason, answer.Message = said.Status == metav1.ConditionTrue, said.Reason, sanitize.Text(said.Message, maxAnswer)
 	}
 	return answer
 }
 
 // OfferToSign is what the provider signs of the status of a Quote, as the answer to the statement of that sequence.
 func OfferToSign(asked *v1alpha1.Quote, sequence int64) SignedOffer {
-	return SignedOffer{Name: asked.Name, Quote: sequence, Whole: asked.Status.Whole, Components: Terse(asked.Status.Components)}
+	return SignedOffer{Name: v1alpha1.OwnName(asked), Quote: sequence, Whole: asked.Status.Whole, Components: Terse(asked.Status.Components)}
 }
 
 // Terse are the offers without messages, so that they always fit into a statement.

@@ -17,11 +17,15 @@ import (
 const (
 	relayedQuote = `{"name":"app-1","quote":{"application":{"uid":"1"},"components":[{"name":"web","replicas":2,"resources":{"cpu":"1"}}],` +
 		`"deadline":"2026-01-01T00:00:00Z","expirationTime":"2026-01-01T00:02:00Z"}}`
+	relayedRequest = `{"name":"app-1","request":{"application":{"uid":"1"},"components":[{"name":"web","replicas":2,"resources":{"cpu":"1"}}],` +
+		`"maxPrice":{"amount":"0.1","currency":"EUR"},"expirationTime":"2026-01-01T00:10:00Z"}}`
+	relayedAnswer = `{"name":"app-1","request":7,"acknowledged":true,"reason":"Reserved","phase":"Acknowledged","reserved":{"cpu":"2"},` +
+		`"price":{"amount":"0.1","currency":"EUR"},"validUntil":"2026-01-01T00:10:00Z"}`
 	relayedOffer = `{"quote":7,"whole":{"interest":50,"price":{"amount":"0.1","currency":"EUR"}},"components":[{"name":"web","interest":50}]}`
 )
 
 func TestRelayedQuotes(t *testing.T) {
-	parts := strings.Repeat(`{"name":"web","replicas":1},`, maxSigned) + `{"name":"web","replicas":1}`
+	parts := strings.Repeat(`{"name":"web","replicas":1},`, maxOfQuote) + `{"name":"web","replicas":1}`
 	for name, test := range map[string]struct{ body, want string }{
 		"a Quote":              {relayedQuote, ""},
 		"a huge exponent":      {strings.Replace(relayedQuote, `"cpu":"1"`, `"cpu":"1e999999999"`, 1), "resources[cpu]"},
@@ -47,7 +51,7 @@ func TestRelayedOffers(t *testing.T) {
 		"an offer":            {relayedOffer, ""},
 		"a huge exponent":     {strings.Replace(relayedOffer, "0.1", "1e999999999", 1), "whole.price.amount"},
 		"none for the whole":  {`{"quote":7}`, "body"},
-		"too many components": {`{"whole":{},"components":[` + strings.Repeat(`{"name":"a"},`, maxSigned) + `{"name":"a"}]}`, "components"},
+		"too many components": {`{"whole":{},"components":[` + strings.Repeat(`{"name":"a"},`, maxOfQuote) + `{"name":"a"}]}`, "components"},
 		"a number":            {`7`, "body"},
 		"cut off":             {relayedOffer[:40], "body"},
 	} {
@@ -55,6 +59,59 @@ func TestRelayedOffers(t *testing.T) {
 			_, err := ReadSignedOffer([]byte(test.body))
 			expectSays(t, err, test.want)
 		})
+	}
+}
+
+func TestRelayedRequests(t *testing.T) {
+	parts := strings.Repeat(`{"name":"web","replicas":1},`, maxOfRequest) + `{"name":"web","replicas":1}`
+	for name, test := range map[string]struct{ body, want string }{
+		"a Request":             {relayedRequest, ""},
+		"a huge exponent":       {strings.Replace(relayedRequest, `"0.1"`, `"1e999999999"`, 1), "maxPrice.amount"},
+		"a negative amount":     {strings.Replace(relayedRequest, `"cpu":"1"`, `"cpu":"-1"`, 1), "body.request.components[0].resources[cpu]"},
+		"too many components":   {`{"name":"app-1","request":{"components":[` + parts + `]}}`, "body.request.components"},
+		"a name that is none":   {strings.Replace(relayedRequest, "app-1", "lubeck.x", 1), "body.name"},
+		"an end that is no day": {strings.Replace(relayedRequest, "2026-01-01T00:10:00Z", "never", 1), "body"},
+		"a list":                {`[]`, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadSignedRequest([]byte(test.body))
+			expectSays(t, err, test.want)
+		})
+	}
+}
+
+func TestRelayedAnswers(t *testing.T) {
+	for name, test := range map[string]struct{ body, want string }{
+		"an answer":       {relayedAnswer, ""},
+		"a huge exponent": {strings.Replace(relayedAnswer, `"cpu":"2"`, `"cpu":"1e999999999"`, 1), "reserved"},
+		"a number":        {`7`, "body"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadSignedAnswer([]byte(test.body))
+			expectSays(t, err, test.want)
+		})
+	}
+	if _, err := ReadSignedRelease([]byte(`{"name":"app-1"}`)); err != nil {
+		t.Error(err)
+	}
+	for _, body := range []string{`{"name":"a/b"}`, `{}`, `7`} {
+		if _, err := ReadSignedRelease([]byte(body)); err == nil {
+			t.Errorf("%s releases something", body)
+		}
+	}
+}
+
+// Two Requests have the same room only if they are the same: those of a peer, and those of members through it.
+func TestReservationsOf(t *testing.T) {
+	seen := map[[2]string]string{}
+	for _, asked := range [][3]string{
+		{"hub", "app", ""}, {"hub", "m.app", ""}, {"hub", "m.app", "m"}, {"m", "app", ""}, {"m", "m.app", ""}, {"other", "m.app", "m"}, {"hub", "n.app", "n"},
+	} {
+		of, called := ReservationOf(asked[0], asked[1], asked[2])
+		if before := seen[[2]string{of, called}]; before != "" {
+			t.Errorf("%v has the room of %s", asked, before)
+		}
+		seen[[2]string{of, called}] = strings.Join(asked[:], " ")
 	}
 }
 
@@ -67,15 +124,17 @@ func expectSays(t *testing.T, err error, want string) {
 
 // Whatever a member says, it is read or refused soon, and what is read is bounded, and counts or not by itself.
 func FuzzReadSigned(f *testing.F) {
-	f.Add([]byte(relayedQuote), []byte(relayedOffer))
-	f.Add([]byte(`{"name":"a","Quote":{"components":[{"resources":{"cpu":"1e999999999"}}]}}`), []byte(`{"whole":{"price":{"amount":"-1"}}}`))
-	f.Fuzz(func(t *testing.T, quote, offer []byte) {
+	f.Add([]byte(relayedQuote), []byte(relayedOffer), []byte(relayedRequest), []byte(relayedAnswer))
+	f.Add([]byte(`{"name":"a","Quote":{"components":[{"resources":{"cpu":"1e999999999"}}]}}`), []byte(`{"whole":{"price":{"amount":"-1"}}}`),
+		[]byte(`{"name":"a","request":{"maxPrice":{"amount":"1e999999999"}}}`), []byte(`{"reserved":{"cpu":"-1"}}`))
+	f.Fuzz(func(t *testing.T, quote, offer, request, answer []byte) {
 		start := time.Now()
+		fuzzRoom(t, request, answer)
 		asked, err := ReadSignedQuote(quote)
 		if err != nil {
 			asked = &SignedQuote{}
 		}
-		if len(asked.Quote.Components) > maxSigned || len(asked.Name) > maxQuoteName {
+		if len(asked.Quote.Components) > maxOfQuote {
 			t.Errorf("took %+v", asked)
 		}
 		if _, err := json.Marshal(asked); err != nil {
@@ -91,6 +150,22 @@ func FuzzReadSigned(f *testing.F) {
 			t.Errorf("it took %s", took)
 		}
 	})
+}
+
+func fuzzRoom(t *testing.T, request, answer []byte) {
+	t.Helper()
+	wanted, err := ReadSignedRequest(request)
+	if err != nil {
+		wanted = &SignedRequest{}
+	}
+	if len(wanted.Request.Components) > maxOfRequest {
+		t.Errorf("took %+v", wanted)
+	}
+	if answered, err := ReadSignedAnswer(answer); err == nil {
+		if _, err := json.Marshal(answered.AsRequest(&wanted.Request)); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func requestToSign() *v1alpha1.Request {
@@ -194,7 +269,7 @@ func TestTheLargestOfferFits(t *testing.T) {
 	offer := v1alpha1.Offer{Reason: strings.Repeat("R", 63), Message: strings.Repeat("m", 1024), Interest: 100}
 	offer.Price = &v1alpha1.Price{Amount: resource.MustParse("123456789012345678.123"), Currency: "EUR"}
 	quote.Status.Whole = &offer
-	for range maxSigned {
+	for range maxOfQuote {
 		quote.Status.Components = append(quote.Status.Components, v1alpha1.ComponentOffer{Name: strings.Repeat("c", 63), Offer: offer})
 	}
 	body, err := json.Marshal(OfferToSign(quote, math.MaxInt64))

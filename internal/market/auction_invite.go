@@ -105,7 +105,7 @@ func (a *applications) invite(ctx context.Context, seen *scene, status *v1alpha1
 func (a *applications) inviteOne(ctx context.Context, app *v1alpha1.Application, offer *v1alpha1.AuctionOffer, spec *v1alpha1.QuoteSpec) error {
 	name := offload.RequestName(app)
 	if offer.Broker != "" {
-		return a.Members.Ask(ctx, offer.Broker, offer.Peer, name, spec)
+		return a.Members.Quote(ctx, offer.Broker, offer.Peer, name, spec)
 	}
 	there, known := a.quoteAt(offer.Peer, app)
 	if !known || there != nil && there.Spec.Deadline.Equal(&spec.Deadline) {

@@ -54,12 +54,17 @@ type Home interface {
 	Home() v1alpha1.AdvertisementSpec
 }
 
-// Members carries Quotes and offers between this cluster and members of its brokers.
+// Members carries Quotes, Requests and their answers between this cluster and members of its brokers.
 type Members interface {
-	// Ask asks the member for an offer through the broker, unless it has been asked for the same.
-	Ask(ctx context.Context, broker, member, name string, quote *v1alpha1.QuoteSpec) error
+	// Quote asks the member for an offer through the broker, unless it has been asked for the same.
+	Quote(ctx context.Context, broker, member, name string, quote *v1alpha1.QuoteSpec) error
 	// Offer is the Quote of that name with the offer of the member, nil if there is none yet.
 	Offer(ctx context.Context, broker, member, name string) *v1alpha1.Quote
+	// Request asks the member for room until it is a peer, unless it has been asked for the same. It is given back when no component waits for
+	// it. The error is trust.ErrStatementSize if it is too large.
+	Request(ctx context.Context, broker, member, name string, request *v1alpha1.RequestSpec) error
+	// Answer is the Request of that name with the answer of the member, nil if there is none yet.
+	Answer(ctx context.Context, broker, member, name string) *v1alpha1.Request
 	// Changes tells of brokers through which something has come.
 	Changes(enqueue func(ctx context.Context, broker string, queue peers.Queue[reconcile.Request])) source.Source
 }
@@ -156,7 +161,8 @@ func (a *applications) answered(ctx context.Context, change peers.Change, queue 
 // relayed looks at the Applications that have members asked through the broker.
 func (a *applications) relayed(ctx context.Context, broker string, queue peers.Queue[reconcile.Request]) {
 	for _, request := range a.those(ctx, func(app *v1alpha1.Application) bool {
-		return isOpen(app) && slices.ContainsFunc(app.Status.Auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Broker == broker })
+		return isOpen(app) && slices.ContainsFunc(app.Status.Auction.Offers, func(o v1alpha1.AuctionOffer) bool { return o.Broker == broker }) ||
+			slices.ContainsFunc(peersOf(app.Status.Components), func(peer string) bool { return introducerOf(&app.Status, peer) == broker })
 	}) {
 		queue.Add(request)
 	}

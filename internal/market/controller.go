@@ -22,6 +22,8 @@ import (
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
+const tooLarge = "The Request is too large to be signed: name fewer components, or shorter resources"
+
 // applications keeps what is agreed for each Application.
 type applications struct {
 	Config
@@ -173,7 +175,7 @@ func (a *applications) send(ctx context.Context, seen *scene, peer string, wante
 	}
 	err := a.signRequest(ctx, peer, wanted)
 	if errors.Is(err, trust.ErrStatementSize) {
-		seen.refused[peer] = "The Request is too large to be signed: name fewer components, or shorter resources"
+		seen.refused[peer] = tooLarge
 		return nil
 	}
 	if err != nil {

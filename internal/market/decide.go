@@ -110,7 +110,7 @@ func (s *scene) isAsBefore() bool { return s.app.Status.ObservedGeneration == s.
 
 // lost says why the components cannot count on the peer any more; it is empty if they can, or if that is not known yet.
 func (s *scene) lost(peer string, status *v1alpha1.ApplicationStatus) string {
-	request := s.at[peer]
+	request := cmp.Or(s.at[peer], s.relayed[peer])
 	switch {
 	case s.doubts[peer] != nil:
 		return s.doubts[peer].Message

@@ -3,6 +3,7 @@ package market
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -11,16 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
-// Members of brokers take part in auctions, if the administrator wants them to be asked. Nothing is known of them by which pods could go
-// there: one that wins becomes a peer first, by an invitation that is asked for through the same broker, and is then asked for room as
-// any other winner is.
+// Members of brokers take part in auctions, if the administrator wants them to be asked. One that wins is asked for room through the same
+// broker. When it has reserved it, it becomes a peer, by an invitation that comes the same way, and is then asked as any other winner
+// is: what it has reserved becomes the room of that Request.
 
 // findMembers finds those that may be asked.
 func (a *applications) findMembers(ctx context.Context, seen *scene, all []v1alpha1.Peer) error {
@@ -93,11 +96,14 @@ func nodeOf(row *exchange.Row) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VirtualNodeName(row.Peer), Labels: labels}}
 }
 
-// handOver makes peers of members that have won.
+// handOver asks members that have won for room, and makes peers of those that have reserved it.
 func (a *applications) handOver(ctx context.Context, seen *scene, status *v1alpha1.ApplicationStatus) error {
 	for _, name := range peersOf(status.Components) {
 		broker := introducerOf(status, name)
 		if broker == "" || !a.isForgotten(ctx, name) {
+			continue
+		}
+		if a.askMember(ctx, seen, status, name); !isReserved(seen.relayed[name]) {
 			continue
 		}
 		member := &v1alpha1.Member{}
@@ -116,6 +122,25 @@ func (a *applications) handOver(ctx context.Context, seen *scene, status *v1alph
 		}
 	}
 	return nil
+}
+
+// askMember asks the member for room, unless it was asked. One that cannot be asked is one that is silent.
+func (a *applications) askMember(ctx context.Context, seen *scene, status *v1alpha1.ApplicationStatus, name string) {
+	wanted := seen.want(name, status)
+	if wanted == nil {
+		return
+	}
+	switch err := a.Members.Request(ctx, introducerOf(status, name), name, wanted.Name, &wanted.Spec); {
+	case errors.Is(err, trust.ErrStatementSize):
+		seen.refused[name] = tooLarge
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Info("No Request", "Member", name, "cause", err.Error())
+	}
+}
+
+// isReserved reports whether the Request, which may be nil, is acknowledged.
+func isReserved(request *v1alpha1.Request) bool {
+	return request != nil && meta.IsStatusConditionTrue(request.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 
 // introducerOf is the broker through which the peer was asked, if it has won as a member and nothing is agreed with it yet; else empty.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -19,10 +20,13 @@ import (
 type knownMembers struct {
 	asked  map[string]*v1alpha1.QuoteSpec // by broker and member
 	offers map[string]exchange.Bidder
+	// requested are the Requests, by broker and member, and answers are those to them, by member.
+	requested map[string]*v1alpha1.RequestSpec
+	answers   map[string]*exchange.SignedAnswer
 }
 
-// Ask implements Members.
-func (k *knownMembers) Ask(_ context.Context, broker, member, _ string, quote *v1alpha1.QuoteSpec) error {
+// Quote implements Members.
+func (k *knownMembers) Quote(_ context.Context, broker, member, _ string, quote *v1alpha1.QuoteSpec) error {
 	k.asked[broker+"/"+member] = quote
 	return nil
 }
@@ -37,6 +41,21 @@ func (k *knownMembers) Offer(_ context.Context, broker, member, _ string) *v1alp
 	return &v1alpha1.Quote{Spec: *asked, Status: v1alpha1.QuoteStatus{Whole: &whole, Components: each}}
 }
 
+// Request implements Members.
+func (k *knownMembers) Request(_ context.Context, broker, member, _ string, request *v1alpha1.RequestSpec) error {
+	k.requested[broker+"/"+member] = request
+	return nil
+}
+
+// Answer implements Members.
+func (k *knownMembers) Answer(_ context.Context, broker, member, _ string) *v1alpha1.Request {
+	asked, answer := k.requested[broker+"/"+member], k.answers[member]
+	if asked == nil || answer == nil {
+		return nil
+	}
+	return answer.AsRequest(asked)
+}
+
 // Changes implements Members.
 func (k *knownMembers) Changes(func(context.Context, string, peers.Queue[reconcile.Request])) source.Source {
 	return nil
@@ -46,7 +65,7 @@ func (k *knownMembers) Changes(func(context.Context, string, peers.Queue[reconci
 func newMembers(t *testing.T, changes ...func(*v1alpha1.Application)) (*world, *knownMembers) {
 	t.Helper()
 	w := newWorld(t, map[string]int64{"a": 10}, append(changes, always)...)
-	known := &knownMembers{map[string]*v1alpha1.QuoteSpec{}, map[string]exchange.Bidder{}}
+	known := &knownMembers{map[string]*v1alpha1.QuoteSpec{}, map[string]exchange.Bidder{}, map[string]*v1alpha1.RequestSpec{}, map[string]*exchange.SignedAnswer{}}
 	w.market.Members = known
 	hub := testkit.Peer("hub", v1alpha1.RoleProvider, v1alpha1.RoleBroker)
 	hub.Spec.AskMembers = []string{"m*"}
@@ -71,6 +90,14 @@ func (w *world) peerM() *v1alpha1.Peer {
 	return peer
 }
 
+// expectBound checks that m is asked for both components, and for what they have won by.
+func (w *world) expectBound(asked *v1alpha1.RequestSpec) {
+	w.Helper()
+	if asked == nil || asked.MaxPrice == nil || asked.MaxPrice.Amount.String() != "48m" || len(asked.Components) != 2 {
+		w.Fatalf("m is asked for %+v", asked)
+	}
+}
+
 func TestAMemberThatWinsBecomesAPeer(t *testing.T) {
 	w, known := newMembers(t)
 	w.expectAuction(w.looks(), "1 open, a 0, m 0")
@@ -85,9 +112,20 @@ func TestAMemberThatWinsBecomesAPeer(t *testing.T) {
 	app := w.looks()
 	w.expect(app, "Requested front@m back@m")
 	w.expectAuction(app, "1 closed, a 50 54m, m 50 48m won front+back,  0")
+	w.expectBound(known.requested["hub/m"])
+	w.expect(w.looks(), "Requested front@m back@m")
+	if w.peerM() != nil {
+		t.Error("it is a peer before it has reserved anything")
+	}
+	known.answers["m"] = acknowledged
+	w.expect(w.looks(), "Requested front@m back@m")
 	peer := w.peerM()
-	if peer == nil || peer.Spec.Introducer != "hub" || peer.Spec.ClusterID != "m" || peer.Spec.PublicKey != publicOf(keyOf("m")) || !peer.HasRole(v1alpha1.RoleProvider) {
-		t.Fatalf("its Peer is %+v", peer)
+	if peer == nil {
+		t.Fatal("it has no Peer")
+	}
+	want := v1alpha1.PeerSpec{ClusterID: "m", PublicKey: publicOf(keyOf("m")), Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, Introducer: "hub"}
+	if diff := cmp.Diff(want, peer.Spec); diff != "" {
+		t.Fatalf("its Peer (-want +got):\n%s", diff)
 	}
 	w.expect(w.looks(), "Requested front@m back@m") // it waits for the invitation
 
@@ -98,12 +136,29 @@ func TestAMemberThatWinsBecomesAPeer(t *testing.T) {
 	w.there["m"] = cluster
 	w.links.Link(peer)
 	w.looks()
-	request := w.requestAt("m")
-	if request == nil || request.Spec.MaxPrice == nil || request.Spec.MaxPrice.Amount.String() != "48m" {
-		t.Fatalf("m is asked for %+v", request)
+	if request := w.requestAt("m"); request == nil {
+		t.Fatal("m is not asked")
+	} else {
+		w.expectBound(&request.Spec)
 	}
 	w.answer("m", v1alpha1.RequestAcknowledged, "")
 	w.expect(w.looks(), "Placed front@m! back@m!")
+}
+
+var acknowledged = &exchange.SignedAnswer{Acknowledged: true, Reason: v1alpha1.ReasonReserved, Phase: v1alpha1.RequestAcknowledged}
+
+// A member that refuses becomes no peer, and the next one is asked.
+func TestAMemberThatRefuses(t *testing.T) {
+	w, known := newMembers(t)
+	w.looks()
+	w.offers("a", cents(9, 50))
+	known.offers["m"] = cents(8, 50)
+	known.answers["m"] = &exchange.SignedAnswer{Reason: v1alpha1.ReasonNoRoom, Message: "It has none", Phase: v1alpha1.RequestRefused}
+	app := w.looks()
+	w.expect(app, "Requested front@a back@a")
+	if refusals := app.Status.Refusals; len(refusals) != 1 || refusals[0].Message != "It refuses: It has none" || w.peerM() != nil {
+		t.Errorf("it has refused: %+v, and has the Peer %+v", refusals, w.peerM())
+	}
 }
 
 // A member that gives no invitation, or is silent, loses what it has won to the next.
@@ -120,8 +175,9 @@ func TestAMemberThatIsNoPeerInTheEnd(t *testing.T) {
 			w, known := newMembers(t)
 			w.looks()
 			w.offers("a", cents(9, 50))
-			known.offers["m"] = cents(8, 50)
+			known.offers["m"], known.answers["m"] = cents(8, 50), acknowledged
 			w.expect(w.looks(), "Requested front@m back@m")
+			w.looks()
 			fails(w)
 			app := w.looks()
 			w.expect(app, "Requested front@a back@a")

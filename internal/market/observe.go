@@ -41,6 +41,8 @@ type scene struct {
 	reserves map[string]bool
 	// doubts are answers to our Requests that are not believed, and offerDoubts those to our Quotes: peer → why.
 	doubts, offerDoubts map[string]*trust.Refusal
+	// relayed are our Requests for the application to members that have won and are no peers yet, once they are answered: id → the Request.
+	relayed map[string]*v1alpha1.Request
 	// quotes are our Quotes for the application, while offers are awaited: peer → the Quote.
 	quotes map[string]*v1alpha1.Quote
 	// unaccepted are former members that have won, and give no invitation: peer → why.
@@ -71,7 +73,7 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 	seen := &scene{
 		app: app, now: a.Clock.Now(), at: map[string]*v1alpha1.Request{}, heard: map[string]bool{}, reserves: map[string]bool{},
 		cutOff: map[string]time.Time{}, gone: map[string]bool{}, ready: map[place]int32{}, refused: map[string]string{}, unfit: map[place]string{}, quotes: map[string]*v1alpha1.Quote{},
-		brokers: map[string]string{}, unaccepted: map[string]string{}, doubts: map[string]*trust.Refusal{}, offerDoubts: map[string]*trust.Refusal{},
+		brokers: map[string]string{}, relayed: map[string]*v1alpha1.Request{}, unaccepted: map[string]string{}, doubts: map[string]*trust.Refusal{}, offerDoubts: map[string]*trust.Refusal{},
 	}
 	key := types.NamespacedName{Namespace: app.Namespace, Name: v1alpha1.NamespaceOffloadingName}
 	offloading, err := local.Find(ctx, a.Client, key, &v1alpha1.NamespaceOffloading{})
@@ -98,6 +100,9 @@ func (a *applications) observe(ctx context.Context, app *v1alpha1.Application) (
 		}
 		seen.know(peer, of)
 		known[peer] = of
+		if broker := introducerOf(&app.Status, peer); of == nil && broker != "" {
+			seen.relayed[peer] = a.Members.Answer(ctx, broker, peer, offload.RequestName(app))
+		}
 	}
 	held := a.hearAnswers(seen, known)
 	if err := a.hear(ctx, seen); err != nil {

@@ -50,7 +50,7 @@ var decisionPoints = []decisionPoint{
 	{Incoming, []string{"peer", "advertisement", "previous", "table"}, []string{rulePatch}, decodeOffer, 1},
 	{Outgoing, []string{"peer", "advertisement", "load"}, []string{rulePatch}, decodeOffer, 1},
 	{ShadowPod, []string{"peer", "namespace", "pod"}, []string{rulePatch}, decodePod, 1},
-	{Request, []string{"peer", "request", "reservation", "price"}, nil, decodeNothing, 1},
+	{Request, []string{"peer", "member", "marks", "request", "reservation", "price"}, nil, decodeNothing, 1},
 	{Quote, []string{"peer", "member", "marks", "request", "quote", "prices", "price"}, []string{ruleInterest, rulePrices}, decodeTerms, 1},
 	{Placement, []string{"table", "namespace", "class", "wish", "request"}, []string{ruleExclude, ruleScore, ruleStrict}, decodeRanking, 20},
 }

@@ -93,7 +93,11 @@ func (r *quoteReconciler) offer(ctx context.Context, of requestKey, quote *v1alp
 		return 0, fmt.Errorf("read Peer %s: %w", of.peer, err)
 	}
 	status := &made.Status
-	bidder, left, err := r.bidder(ctx, made, peer)
+	who, err := askerOf(ctx, r.client, made, peer)
+	if err != nil {
+		return 0, err
+	}
+	bidder, left, err := r.bidder(ctx, made, who)
 	switch {
 	case err != nil:
 		return 0, err
@@ -108,7 +112,7 @@ func (r *quoteReconciler) offer(ctx context.Context, of requestKey, quote *v1alp
 	}
 	status.ObservedGeneration = quote.Generation
 	reason := r.conclude(status, quote.Generation)
-	if err := r.sign(made, peer); err != nil {
+	if err := r.sign(made, who); err != nil {
 		return 0, err
 	}
 	if err := client.IgnoreNotFound(r.client.Status().Patch(ctx, made, client.MergeFrom(quote))); err != nil {
@@ -139,42 +143,34 @@ func (r *quoteReconciler) conclude(status *v1alpha1.QuoteStatus, generation int6
 	return said.Reason
 }
 
-// sign signs the offer to a peer. That to a member of a broker is signed when it is told.
-func (r *quoteReconciler) sign(made *v1alpha1.Quote, peer *v1alpha1.Peer) (err error) {
-	if made.Labels[v1alpha1.LabelFrom] != "" {
-		return nil
-	}
-	said := trust.Statement{Type: trust.Offer, To: peer.Spec.ClusterID, Expires: made.Spec.ExpirationTime.Time}
+// sign signs the offer.
+func (r *quoteReconciler) sign(made *v1alpha1.Quote, who *asker) (err error) {
+	said := trust.Statement{Type: trust.Offer, To: who.id, Expires: made.Spec.ExpirationTime.Time}
 	made.Status.Signed, err = r.statements.answer(said, made.Status.Signed, exchange.OfferToSign(made, r.statements.sequenceOf(made.Spec.Signed)))
 	return err
 }
 
 // bidder returns what offers are made by, or what stands against any. It notes what was taken in.
-func (r *quoteReconciler) bidder(ctx context.Context, quote *v1alpha1.Quote, peer *v1alpha1.Peer) (exchange.Bidder, *refusal, error) {
+func (r *quoteReconciler) bidder(ctx context.Context, quote *v1alpha1.Quote, who *asker) (exchange.Bidder, *refusal, error) {
 	bidder, now := exchange.Bidder{}, r.config.Clock.Now()
 	// First, since by that it is told for how long a Quote lies here.
 	if reason, message := exchange.QuoteObjection(&quote.Spec, now); reason != "" {
 		return bidder, &refusal{reason: reason, message: message}, nil
 	}
-	from := quote.Labels[v1alpha1.LabelFrom]
-	if from == "" {
-		if left := r.take(quote, peer); left != nil {
-			return bidder, left, nil
-		}
+	sequence, left := r.statements.take(quoteAsQuestion(quote), who)
+	if left != nil {
+		return bidder, left, nil
 	}
-	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, peer)
+	quote.Status.Sequence = sequence
+	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, who.peer)
 	if left != nil || err != nil {
 		return bidder, left, err
 	}
 	demand := exchange.DemandOf(quote.Spec.Components)
 	bidder.Prices = prices
 	if r.config.Decider.HasPolicies(policy.Quote) {
-		marks, err := r.marksOf(ctx, peer.Name, from)
-		if err != nil {
-			return bidder, nil, err
-		}
 		answer, left := askPolicies(ctx, r.config.Decider, policy.Quote, policy.Facts{
-			Time: now, Peer: peer, Request: demand, Quote: &quote.Spec, Member: from, Marks: marks, Prices: prices, Price: exchange.PriceOf(prices, demand),
+			Time: now, Peer: who.peer, Request: demand, Quote: &quote.Spec, Member: who.member, Marks: who.marks, Prices: prices, Price: exchange.PriceOf(prices, demand),
 		}, "the Quote")
 		if left != nil {
 			return bidder, left, nil
@@ -186,31 +182,6 @@ func (r *quoteReconciler) bidder(ctx context.Context, quote *v1alpha1.Quote, pee
 			}
 		}
 	}
-	bidder.Free = r.ledger.free(requestKeyOf(client.ObjectKeyFromObject(quote)), demand, limitsOf(peer).Resources)
+	bidder.Free = r.ledger.free(reservationOf(quote), demand, limitsOf(who.peer).Resources)
 	return bidder, nil, nil
-}
-
-// marksOf is what the broker says of the member that asks through it, nil if nothing, or nobody does.
-func (r *quoteReconciler) marksOf(ctx context.Context, broker, member string) (*v1alpha1.MemberMarks, error) {
-	known := &v1alpha1.Member{}
-	if member == "" {
-		return nil, nil
-	}
-	if err := r.client.Get(ctx, client.ObjectKey{Name: member}, known); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Member %s: %w", member, err)
-	}
-	return known.MarksOf(broker), nil
-}
-
-// take says what stands against what a peer asks itself. Who asks through a broker need not be let in as that is, and was heard by what it
-// has signed.
-func (r *quoteReconciler) take(quote *v1alpha1.Quote, peer *v1alpha1.Peer) *refusal {
-	if reason, message := barred(peer); reason != "" {
-		return &refusal{reason: reason, message: message}
-	}
-	sequence, left := r.statements.take(quoteAsQuestion(quote), peer)
-	if left == nil {
-		quote.Status.Sequence = sequence
-	}
-	return left
 }

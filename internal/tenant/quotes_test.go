@@ -43,8 +43,8 @@ func (c *counter) quote(r *quoteReconciler, web, db string, changes ...func(*v1a
 	for _, change := range changes {
 		change(quote)
 	}
-	if quote.Spec.Signed == nil && quote.Labels[v1alpha1.LabelFrom] == "" {
-		quote.Spec.Signed = c.signs(trust.Quote, exchange.QuoteToSign(quote))
+	if quote.Spec.Signed == nil {
+		quote.Spec.Signed = c.signsFor(quote, trust.Quote, exchange.QuoteToSign(quote))
 	}
 	c.Home.Put(quote)
 	return c.lookAt(r)
@@ -150,31 +150,31 @@ func TestOffersForAQuote(t *testing.T) {
 		"of a member, through one that is no consumer": {
 			web: "1", db: "1", want: "9 for 20m: web 9 for 10m, db 9 for 10m",
 			setUp: func(c *counter) {
-				broker := peer()
-				broker.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker}
-				c.Home.Put(broker)
+				c.Home.Put(broker(), wismar())
 				c.ruled(policy.Quote, `interest := 9 if input.member == "wismar"`)
 			},
-			change: func(q *v1alpha1.Quote) { q.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"} },
+			change: func(q *v1alpha1.Quote) { ofWismar(q) },
 		},
 		"of a member that the broker marks": {
 			web: "1", db: "1", want: "4 for 20m: web 4 for 10m, db 4 for 10m",
 			setUp: func(c *counter) {
-				known := &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "wismar"}, Status: v1alpha1.MemberStatus{Brokers: []v1alpha1.MemberBroker{
+				known := wismar()
+				known.Status.Brokers = []v1alpha1.MemberBroker{
 					{Name: "elsewhere", Marks: &v1alpha1.MemberMarks{Quotes: 7}}, {Name: peer().Name, Marks: &v1alpha1.MemberMarks{Quotes: 4}},
-				}}}
-				c.Home.Put(known)
+				}
+				c.Home.Put(broker(), known)
 				c.ruled(policy.Quote, `interest := input.marks.quotes`)
 			},
-			change: func(q *v1alpha1.Quote) { q.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"} },
+			change: func(q *v1alpha1.Quote) { ofWismar(q) },
+		},
+		"of a member of which nothing is known": {
+			web: "1", db: "1", want: "Forged: web Forged, db Forged", reason: v1alpha1.ReasonForged,
+			setUp:  func(c *counter) { c.Home.Put(broker()) },
+			change: func(q *v1alpha1.Quote) { ofWismar(q) },
 		},
 		"of one that is no consumer": {
 			web: "1", db: "1", want: v1alpha1.ReasonParting + ": web " + v1alpha1.ReasonParting + ", db " + v1alpha1.ReasonParting, reason: v1alpha1.ReasonParting,
-			setUp: func(c *counter) {
-				broker := peer()
-				broker.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker}
-				c.Home.Put(broker)
-			},
+			setUp: func(c *counter) { c.Home.Put(broker()) },
 		},
 		"nothing after the deadline": {
 			web: "1", db: "1", want: "InvalidDeadline: web InvalidDeadline, db InvalidDeadline", reason: v1alpha1.ReasonInvalidDeadline,

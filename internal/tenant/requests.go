@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,7 +89,18 @@ func (r *requestReconciler) requestsOf(ctx context.Context, peer client.Object) 
 type requestFacts struct {
 	asked *v1alpha1.Request
 	peer  *v1alpha1.Peer // an empty one if it is gone
+	who   *asker
 	now   time.Time
+}
+
+// relayed is the Request by which the peer has asked for the same through the broker that has introduced it, before the two were peers. It
+// has no name if nobody has introduced it.
+func (f *requestFacts) relayed() client.ObjectKey {
+	broker := f.peer.Annotations[v1alpha1.AnnotationIntroducedBy]
+	if broker == "" || f.who.member != "" {
+		return client.ObjectKey{}
+	}
+	return client.ObjectKey{Namespace: v1alpha1.TenantNamespace(broker), Name: v1alpha1.RelayedName(f.peer.Spec.ClusterID, f.asked.Name)}
 }
 
 // Reconcile answers one Request, if it has not been answered, and ends its reservation in time.
@@ -103,9 +115,10 @@ func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Req
 		return reconcile.Result{}, err
 	}
 	if seen == nil {
-		r.ledger.keep(of, nil)
+		r.forget(of)
 		return reconcile.Result{}, nil
 	}
+	of = reservationOf(seen.asked)
 	r.statements.past.note(requestAsQuestion(seen.asked), seen.asked.Status.Sequence, seen.now)
 	next := answerTo(seen)
 	next.status.Used = r.ledger.usedBy(of)
@@ -121,7 +134,37 @@ func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	if seen.open() {
 		r.ledger.keep(of, next.status.Reserved)
 	}
-	return reconcile.Result{RequeueAfter: next.again()}, nil
+	return reconcile.Result{RequeueAfter: next.again()}, r.tidy(ctx, next)
+}
+
+// forget gives back what was reserved for a Request that is gone. Whether a peer had asked by it, or a member, its name does not tell for sure,
+// and only one of them can have.
+func (r *requestReconciler) forget(lies requestKey) {
+	r.ledger.keep(lies, nil)
+	if from, _, is := strings.Cut(lies.name, "."); is {
+		r.ledger.keep(relayedTo(lies, from), nil)
+	}
+}
+
+// tidy deletes the Request of a member when its time is over, or when the member has the room by a Request of its own: as the peer that it is
+// by now. A manager that is killed before leaves it until its time is over.
+func (r *requestReconciler) tidy(ctx context.Context, seen *requestAnswer) error {
+	gone := seen.asked
+	if seen.who.member == "" {
+		var err error
+		if !seen.decided || seen.status.Phase != v1alpha1.RequestAcknowledged || seen.relayed().Name == "" {
+			return nil
+		}
+		if gone, err = local.Find(ctx, r.client, seen.relayed(), &v1alpha1.Request{}); err != nil || gone == nil || gone.Labels[v1alpha1.LabelFrom] == "" {
+			return err
+		}
+	} else if seen.asked.Spec.ExpirationTime.After(seen.now) {
+		return nil
+	}
+	if err := r.client.Delete(ctx, gone, client.Preconditions{UID: &gone.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the Request of a member: %w", err)
+	}
+	return nil
 }
 
 // observe returns nil if there is no Request, or it is going.
@@ -137,7 +180,9 @@ func (r *requestReconciler) observe(ctx context.Context, reader client.Reader, r
 	if err := r.client.Get(ctx, client.ObjectKey{Name: peer}, seen.peer); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Peer %s: %w", peer, err)
 	}
-	return seen, nil
+	var err error
+	seen.who, err = askerOf(ctx, r.client, seen.asked, seen.peer)
+	return seen, err
 }
 
 // answer ends a reservation whose time is over, and judges a Request that has no answer: what it asks for is reserved if nothing
@@ -149,13 +194,13 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 	if !seen.unanswered() {
 		return nil
 	}
-	of, demand := requestKeyOf(client.ObjectKeyFromObject(seen.asked)), exchange.DemandOf(seen.asked.Spec.Components)
+	demand := exchange.DemandOf(seen.asked.Spec.Components)
 	price, left, err := r.judge(ctx, next, demand)
 	if err != nil {
 		return err
 	}
 	if left == nil {
-		left = r.ledger.acknowledge(of, demand, seen.asked.Locked(), limitsOf(seen.peer).Resources)
+		left = r.reserve(seen, demand)
 	}
 	if left != nil {
 		answered.WithLabelValues(left.reason).Inc()
@@ -168,6 +213,14 @@ func (r *requestReconciler) answer(ctx context.Context, seen *requestFacts, next
 	return nil
 }
 
+func (r *requestReconciler) reserve(seen *requestFacts, demand corev1.ResourceList) *refusal {
+	of, limits, relayed := reservationOf(seen.asked), limitsOf(seen.peer).Resources, seen.relayed()
+	if relayed.Name == "" {
+		return r.ledger.acknowledge(of, demand, seen.asked.Locked(), limits)
+	}
+	return r.ledger.acknowledgeInPlaceOf(relayedTo(requestKeyOf(relayed), seen.peer.Spec.ClusterID), of, demand, seen.asked.Locked(), limits)
+}
+
 // sign signs the answer. What was not decided now is not signed anew, since others may have written it.
 func (r *requestReconciler) sign(ctx context.Context, next *requestAnswer) {
 	asked := next.asked.DeepCopy()
@@ -176,7 +229,7 @@ func (r *requestReconciler) sign(ctx context.Context, next *requestAnswer) {
 	if next.status.Phase == v1alpha1.RequestAcknowledged {
 		until = next.status.ValidUntil.Time
 	}
-	signed, err := r.statements.answer(trust.Statement{Type: trust.Acknowledgement, To: next.peer.Spec.ClusterID, Expires: until}, asked.Status.Signed,
+	signed, err := r.statements.answer(trust.Statement{Type: trust.Acknowledgement, To: next.who.id, Expires: until}, asked.Status.Signed,
 		exchange.AnswerToSign(asked, r.statements.sequenceOf(asked.Spec.Signed)))
 	if err != nil { // the consumer says that it is not signed
 		ctrl.LoggerFrom(ctx).Error(err, "Sign the answer")
@@ -189,10 +242,7 @@ func (r *requestReconciler) judge(
 	ctx context.Context, next *requestAnswer, demand corev1.ResourceList,
 ) (*v1alpha1.Price, *refusal, error) {
 	seen := next.requestFacts
-	if reason, message := barred(seen.peer); reason != "" {
-		return nil, &refusal{reason: reason, message: message}, nil
-	}
-	sequence, left := r.statements.take(requestAsQuestion(seen.asked), seen.peer)
+	sequence, left := r.statements.take(requestAsQuestion(seen.asked), seen.who)
 	if left != nil {
 		return nil, left, nil
 	}
@@ -213,7 +263,7 @@ func (r *requestReconciler) judge(
 		return price, nil, nil
 	}
 	_, left = askPolicies(ctx, r.config.Decider, policy.Request, policy.Facts{
-		Time: seen.now, Peer: seen.peer, Request: demand, Reservation: &seen.asked.Spec, Price: price,
+		Time: seen.now, Peer: seen.peer, Request: demand, Reservation: &seen.asked.Spec, Member: seen.who.member, Marks: seen.who.marks, Price: price,
 	}, "the Request")
 	return price, left, nil
 }
@@ -221,13 +271,11 @@ func (r *requestReconciler) judge(
 // quoteFor is the Quote by which the same was offered before, nil if there is none. Who was introduced by a broker may have asked through it.
 func (r *requestReconciler) quoteFor(ctx context.Context, seen *requestFacts) (*v1alpha1.Quote, error) {
 	quote, err := local.Find(ctx, r.live, client.ObjectKeyFromObject(seen.asked), &v1alpha1.Quote{})
-	broker, from := seen.peer.Annotations[v1alpha1.AnnotationIntroducedBy], seen.peer.Spec.ClusterID
-	if quote != nil || err != nil || broker == "" {
+	if quote != nil || err != nil || seen.relayed().Name == "" {
 		return quote, err
 	}
-	key := client.ObjectKey{Namespace: v1alpha1.TenantNamespace(broker), Name: v1alpha1.RelayedName(from, seen.asked.Name)}
-	quote, err = local.Find(ctx, r.live, key, &v1alpha1.Quote{})
-	if quote == nil || quote.Labels[v1alpha1.LabelFrom] != from {
+	quote, err = local.Find(ctx, r.live, seen.relayed(), &v1alpha1.Quote{})
+	if quote == nil || quote.Labels[v1alpha1.LabelFrom] != seen.peer.Spec.ClusterID {
 		return nil, err
 	}
 	return quote, err

@@ -27,7 +27,7 @@ func (f *requestFacts) ends() bool {
 }
 
 func (f *requestFacts) parted() bool {
-	return !f.peer.HasRole(v1alpha1.RoleConsumer) || !f.peer.DeletionTimestamp.IsZero()
+	return f.who.parted()
 }
 
 // requestAnswer is the status that a Request is to have.

@@ -75,7 +75,7 @@ func (c *counter) put(name, cpu string, change ...func(*v1alpha1.Request)) {
 		change(request)
 	}
 	if request.Spec.Signed == nil {
-		request.Spec.Signed = c.signs(trust.Request, exchange.RequestToSign(request))
+		request.Spec.Signed = c.signsFor(request, trust.Request, exchange.RequestToSign(request))
 	}
 	c.Home.Put(request)
 }

@@ -9,16 +9,31 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	quota "k8s.io/apiserver/pkg/quota/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
 )
 
-// requestKey names a Request of a peer.
+// requestKey names a Request of a peer, as the ledger does.
 type requestKey struct{ peer, name string }
 
 func requestKeyOf(name types.NamespacedName) requestKey {
 	return requestKey{strings.TrimPrefix(name.Namespace, v1alpha1.TenantNamespacePrefix), name.Name}
+}
+
+// reservationOf names a Request, or what is asked for by a Quote.
+func reservationOf(asked client.Object) requestKey {
+	lies := requestKeyOf(client.ObjectKeyFromObject(asked))
+	peer, name := exchange.ReservationOf(lies.peer, lies.name, asked.GetLabels()[v1alpha1.LabelFrom])
+	return requestKey{peer, name}
+}
+
+// relayedTo names what the member of that id asks for by a Request in the tenant namespace of the broker.
+func relayedTo(lies requestKey, from string) requestKey {
+	peer, name := exchange.ReservationOf(lies.peer, lies.name, from)
+	return requestKey{peer, name}
 }
 
 func (k requestKey) namespacedName() types.NamespacedName {
@@ -30,6 +45,24 @@ func (k requestKey) namespacedName() types.NamespacedName {
 func (l *ledger) acknowledge(of requestKey, demand, told, limits corev1.ResourceList) *refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.reserveFor(of, demand, told, limits)
+}
+
+// acknowledgeInPlaceOf acknowledges as acknowledge does, in the room of the other Request too, which then has none: a member has asked for the
+// same by that before it became the peer.
+func (l *ledger) acknowledgeInPlaceOf(other, of requestKey, demand, told, limits corev1.ResourceList) *refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held, _ := l.room.Untaken(other.peer, other.name)
+	l.room.SetReserved(other.peer, other.name, nil)
+	left := l.reserveFor(of, demand, told, limits)
+	if left != nil {
+		l.room.SetReserved(other.peer, other.name, held)
+	}
+	return left
+}
+
+func (l *ledger) reserveFor(of requestKey, demand, told, limits corev1.ResourceList) *refusal {
 	own, others := l.room.Untaken(of.peer, of.name)
 	lacks := quota.SubtractWithNonNegativeResult(demand, quota.Mask(l.taken[of], quota.ResourceNames(demand)))
 	more := quota.Mask(lacks, quota.ResourceNames(grown(lacks, own)))

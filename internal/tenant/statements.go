@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -37,14 +36,14 @@ type question struct {
 
 func requestAsQuestion(asked *v1alpha1.Request) *question {
 	return &question{
-		trust.Request, requestKeyOf(client.ObjectKeyFromObject(asked)), asked.UID, asked.Spec.Signed, asked.Status.Sequence,
+		trust.Request, reservationOf(asked), asked.UID, asked.Spec.Signed, asked.Status.Sequence,
 		func(body []byte) (string, string) { return exchange.RequestSigned(body, asked) },
 	}
 }
 
 func quoteAsQuestion(asked *v1alpha1.Quote) *question {
 	return &question{
-		trust.Quote, requestKeyOf(client.ObjectKeyFromObject(asked)), asked.UID, asked.Spec.Signed, asked.Status.Sequence,
+		trust.Quote, reservationOf(asked), asked.UID, asked.Spec.Signed, asked.Status.Sequence,
 		func(body []byte) (string, string) { return exchange.QuoteSigned(body, asked) },
 	}
 }
@@ -61,11 +60,14 @@ func newStatements(cfg *Config) *statements {
 	return &statements{clusterID: cfg.ClusterID, key: cfg.ClusterKey, clock: cfg.Clock}
 }
 
-// take judges what the consumer has signed, and returns its sequence if it is to be answered on its merits.
-func (s *statements) take(asked *question, peer *v1alpha1.Peer) (int64, *refusal) {
+// take judges who asks, and what it has signed, and returns the sequence of that if it is to be answered on its merits.
+func (s *statements) take(asked *question, who *asker) (int64, *refusal) {
+	if reason, message := who.barred(); reason != "" {
+		return 0, &refusal{reason: reason, message: message}
+	}
 	now := s.clock.Now()
 	said, err := trust.Expected{
-		Type: asked.kind, From: peer.Spec.ClusterID, Pinned: peer.Spec.PublicKey, To: s.clusterID, Taken: s.past.least(asked), Same: asked.same,
+		Type: asked.kind, From: who.id, Pinned: who.key, To: s.clusterID, Taken: s.past.least(asked), Same: asked.same,
 	}.Verify(asked.signed)
 	if err == nil {
 		err = said.JudgeTime(now)
@@ -73,7 +75,7 @@ func (s *statements) take(asked *question, peer *v1alpha1.Peer) (int64, *refusal
 	if err != nil {
 		why := &trust.Refusal{}
 		errors.As(err, &why)
-		peers.StatementsRefused.WithLabelValues(peer.Name, why.Reason).Inc()
+		peers.StatementsRefused.WithLabelValues(who.peer.Name, why.Reason).Inc()
 		return 0, &refusal{reason: why.Reason, message: fmt.Sprintf("spec.signed: %s. %s", why.Message, remedyFor(why.Reason))}
 	}
 	s.past.note(asked, said.Sequence, now)

@@ -247,9 +247,10 @@ func TestQuotesAreSigned(t *testing.T) {
 	if got := c.quote(quotes, "1", "1", older); got.Status.Whole.Reason != v1alpha1.ReasonStale {
 		t.Errorf("it offers %+v", got.Status.Whole)
 	}
-	// What a member asks through a broker was heard by what the member has signed, and its offer is signed when it is told.
-	got = c.quote(quotes, "1", "1", func(q *v1alpha1.Quote) { q.Labels = map[string]string{v1alpha1.LabelFrom: "wismar"} })
-	if got.Status.Whole.Interest == 0 {
-		t.Errorf("it offers %+v", got.Status)
+	// A member signs what it asks through a broker, and its offer is signed for it.
+	c.Home.Put(broker(), wismar())
+	got = c.quote(quotes, "1", "1", func(q *v1alpha1.Quote) { ofWismar(q) })
+	if said, err := trust.VerifyStatement(got.Status.Signed, "wismar"); err != nil || got.Status.Whole.Interest == 0 {
+		t.Errorf("it offers %+v, and says %+v, %v", got.Status, said, err)
 	}
 }

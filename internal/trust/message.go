@@ -43,10 +43,12 @@ const (
 	Offer StatementType = "Offer"
 	// Marks says to all members of a broker what the broker itself has counted of them: the body is an exchange.Marks.
 	Marks StatementType = "Marks"
-	// Request asks a peer for room: the body is an exchange.SignedRequest.
+	// Request asks a member, or a peer, for room: the body is an exchange.SignedRequest.
 	Request StatementType = "Request"
 	// Acknowledgement answers that, also with no: the body is an exchange.SignedAnswer.
 	Acknowledgement StatementType = "Acknowledgement"
+	// Release gives a member back what was asked of it by a Request: the body is an exchange.SignedRelease.
+	Release StatementType = "Release"
 )
 
 // A Statement is what one cluster says to another, or to all members of a broker, through somebody who is not to be trusted.

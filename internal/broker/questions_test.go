@@ -21,14 +21,14 @@ const (
 )
 
 // newAuction is a world in which lubeck has asked wismar, which lets members become consumers whose id begins with lub, for an offer.
-func newAuction(t *testing.T) (*world, *Quotes) {
+func newAuction(t *testing.T) (*world, *Questions) {
 	t.Helper()
 	w := newWorld(t)
 	w.rounds(2)
 	testkit.Change(w.wismar.Cluster, "", "hamburg", func(p *v1alpha1.Peer) { p.Spec.AcceptMembers = []string{"lub*"} })
-	quotes := &Quotes{w.lubeck.member}
-	w.asks(quotes, w.quote(time.Minute))
-	return w, quotes
+	questions := &Questions{w.lubeck.member}
+	w.asks(questions, w.quote(time.Minute))
+	return w, questions
 }
 
 func (w *world) quote(patience time.Duration) *v1alpha1.QuoteSpec {
@@ -40,19 +40,19 @@ func (w *world) quote(patience time.Duration) *v1alpha1.QuoteSpec {
 	}
 }
 
-func (w *world) asks(quotes *Quotes, quote *v1alpha1.QuoteSpec) {
+func (w *world) asks(questions *Questions, quote *v1alpha1.QuoteSpec) {
 	w.Helper()
-	if err := quotes.Ask(w.Context(), "hamburg", "wismar-id", "app-1", quote); err != nil {
+	if err := questions.Quote(w.Context(), "hamburg", "wismar-id", "app-1", quote); err != nil {
 		w.Fatal(err)
 	}
 	w.lubeck.way.Heal()
 }
 
 // heard is what lubeck has from wismar, nil if nothing.
-func (w *world) heard(quotes *Quotes) *v1alpha1.Quote {
+func (w *world) heard(questions *Questions) *v1alpha1.Quote {
 	w.Helper()
 	w.lubeck.way.Heal()
-	return quotes.Offer(w.Context(), "hamburg", "wismar-id", "app-1")
+	return questions.Offer(w.Context(), "hamburg", "wismar-id", "app-1")
 }
 
 // quoteThere is the Quote that wismar has of lubeck's, nil if there is none.
@@ -76,15 +76,37 @@ func (w *world) offers(interest int32) {
 	quote.Status = v1alpha1.QuoteStatus{
 		ObservedGeneration: quote.Generation, Whole: &whole, Components: []v1alpha1.ComponentOffer{{Name: "front", Offer: whole}},
 	}
+	quote.Status.Signed = w.answers(trust.Offer, exchange.OfferToSign(quote, w.sequenceOf(quote.Spec.Signed)))
 	if err := w.wismar.Client.Status().Update(w.Context(), quote); err != nil {
 		w.Fatal(err)
 	}
 }
 
-// expectOffer checks that lubeck has heard of an offer with that interest, and returns the Quote.
-func (w *world) expectOffer(quotes *Quotes, interest int32) *v1alpha1.Quote {
+// answers is what wismar has signed for lubeck.
+func (w *world) answers(kind trust.StatementType, body any) *v1alpha1.SignedStatement {
 	w.Helper()
-	got := w.heard(quotes)
+	signed, err := trust.SignStatement(w.wismar.key, trust.Statement{
+		Type: kind, From: "wismar-id", To: "lubeck-id", Sequence: w.Clock.Now().UnixNano(), Expires: w.Clock.Now().Add(time.Minute),
+	}, body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return signed
+}
+
+func (w *world) sequenceOf(signed *v1alpha1.SignedStatement) int64 {
+	w.Helper()
+	said, err := trust.VerifyStatement(signed, "wismar-id")
+	if err != nil {
+		w.Fatal(err)
+	}
+	return said.Sequence
+}
+
+// expectOffer checks that lubeck has heard of an offer with that interest, and returns the Quote.
+func (w *world) expectOffer(questions *Questions, interest int32) *v1alpha1.Quote {
+	w.Helper()
+	got := w.heard(questions)
 	if got == nil || !got.Answered() || got.Status.Whole.Interest != interest || got.Status.Components[0].Name != "front" {
 		w.Fatalf("lubeck hears %+v", got)
 	}
@@ -92,33 +114,33 @@ func (w *world) expectOffer(quotes *Quotes, interest int32) *v1alpha1.Quote {
 }
 
 func TestAnOfferThroughTheBroker(t *testing.T) {
-	w, quotes := newAuction(t)
+	w, questions := newAuction(t)
 	w.rounds(2)
 	there := w.quoteThere()
 	if there == nil || there.Labels[v1alpha1.LabelFrom] != "lubeck-id" || there.Spec.Components[0].Replicas != 2 {
 		t.Fatalf("wismar is asked for %+v", there)
 	}
-	if w.heard(quotes) != nil {
+	if w.heard(questions) != nil {
 		t.Error("there is an offer that nobody has made")
 	}
 	w.offers(70)
 	w.rounds(2)
-	got := w.expectOffer(quotes, 70)
+	got := w.expectOffer(questions, 70)
 	before := w.said(tenantOf(w.lubeck), quoteSent)
-	w.asks(quotes, &got.Spec)
+	w.asks(questions, &got.Spec)
 	if now := w.said(tenantOf(w.lubeck), quoteSent); now.Spec != before.Spec {
 		t.Error("the same is asked twice")
 	}
 
 	// Another round: what was offered before does not count.
-	w.asks(quotes, w.quote(2*time.Minute))
-	if w.heard(quotes) != nil {
+	w.asks(questions, w.quote(2*time.Minute))
+	if w.heard(questions) != nil {
 		t.Error("the offer for what was asked before counts")
 	}
 	w.rounds(2)
 	w.offers(30)
 	w.rounds(2)
-	w.expectOffer(quotes, 30)
+	w.expectOffer(questions, 30)
 
 	// At the deadline nobody needs any of it.
 	w.Clock.Step(2 * time.Minute)
@@ -144,7 +166,7 @@ func TestNoOfferThroughTheBroker(t *testing.T) {
 				}
 				return nil
 			})
-		}, "too many Quotes"},
+		}, "too much"},
 		"where it is not valid": {func(w *world) {
 			w.wismar.Before(func(write testkit.Write) error {
 				if write.Kind == "Quote" {
@@ -152,18 +174,18 @@ func TestNoOfferThroughTheBroker(t *testing.T) {
 				}
 				return nil
 			})
-		}, "does not take the Quote"},
+		}, "does not take it"},
 		"where the broker has one of that name": {func(w *world) {
 			quote := &v1alpha1.Quote{Spec: *w.quote(time.Minute)}
 			quote.Namespace, quote.Name = v1alpha1.TenantNamespace("hamburg"), "lubeck-id.app-1"
 			w.wismar.Put(quote)
-		}, "another Quote of that name"},
+		}, "another of that name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, quotes := newAuction(t)
+			w, questions := newAuction(t)
 			test.change(w)
 			w.rounds(4)
-			got := w.heard(quotes)
+			got := w.heard(questions)
 			if got == nil || got.Status.Whole.Interest != 0 || !strings.Contains(got.Status.Whole.Message, test.says) || len(got.Status.Components) != 1 {
 				t.Errorf("lubeck hears %+v", got)
 			}
@@ -187,7 +209,7 @@ func TestOffersThatAreNotBelieved(t *testing.T) {
 		"that is something else": {nil, func(s *trust.Statement) { s.Type = trust.HandOverAnswer }, exchange.SignedOffer{Whole: whole}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, quotes := newAuction(t)
+			w, questions := newAuction(t)
 			signer := w.wismar
 			if test.signer != nil {
 				signer = test.signer(w)
@@ -203,7 +225,7 @@ func TestOffersThatAreNotBelieved(t *testing.T) {
 				w.looks(w.lubeck)
 				w.looks(w.lubeck)
 			}, test.reasons...)
-			if got := w.heard(quotes); got != nil {
+			if got := w.heard(questions); got != nil {
 				t.Errorf("lubeck believes %+v", got)
 			}
 		})
@@ -212,11 +234,11 @@ func TestOffersThatAreNotBelieved(t *testing.T) {
 
 func TestNobodyIsAskedWithoutABroker(t *testing.T) {
 	w := newWorld(t)
-	quotes := &Quotes{w.lubeck.member}
-	if err := quotes.Ask(t.Context(), "visby", "wismar-id", "app-1", w.quote(time.Minute)); err == nil {
+	questions := &Questions{w.lubeck.member}
+	if err := questions.Quote(t.Context(), "visby", "wismar-id", "app-1", w.quote(time.Minute)); err == nil {
 		t.Error("it is asked through a broker that is not connected")
 	}
-	if quotes.Offer(t.Context(), "visby", "wismar-id", "app-1") != nil {
+	if questions.Offer(t.Context(), "visby", "wismar-id", "app-1") != nil {
 		t.Error("it is heard through a broker that is not connected")
 	}
 }

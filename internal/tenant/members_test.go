@@ -1,0 +1,136 @@
+package tenant
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
+)
+
+// broker is the peer as a broker, and no consumer.
+func broker() *v1alpha1.Peer {
+	broker := peer()
+	broker.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker}
+	return broker
+}
+
+// wismar is a member that is known through it, and ofWismar makes what lies in the tenant namespace of the broker what wismar asks.
+func wismar() *v1alpha1.Member {
+	return &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "wismar"}, Spec: v1alpha1.MemberSpec{PublicKey: trust.PublicKeyOf(kielKey)}}
+}
+
+func ofWismar(asked client.Object) { asked.SetLabels(map[string]string{v1alpha1.LabelFrom: "wismar"}) }
+
+// signsFor has lubeck sign what it asks, or wismar if that asks through it.
+func (c *counter) signsFor(asked client.Object, kind trust.StatementType, body any) *v1alpha1.SignedStatement {
+	c.Helper()
+	if asked.GetLabels()[v1alpha1.LabelFrom] == "" {
+		return c.signs(kind, body)
+	}
+	return c.signsWith(kielKey, kind, body, func(s *trust.Statement) { s.From = "wismar" })
+}
+
+// introduced is the peer that wismar comes to be, through the broker that is called lubeck.
+func introduced() *v1alpha1.Peer {
+	peer := testkit.Peer("wismar", v1alpha1.RoleConsumer)
+	peer.Spec.ClusterID, peer.Spec.PublicKey = "wismar", trust.PublicKeyOf(kielKey)
+	peer.Annotations = map[string]string{v1alpha1.AnnotationIntroducedBy: "lubeck"}
+	return peer
+}
+
+// asksItself has wismar ask as a peer, and returns the answer.
+func (c *counter) asksItself(cpu string) *v1alpha1.Request {
+	c.Helper()
+	tenant := v1alpha1.TenantNamespace("wismar")
+	c.Home.Put(introduced(), &v1alpha1.Advertisement{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: ourID}})
+	own := &v1alpha1.Request{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "shop", UID: "own", Generation: 1}, Spec: v1alpha1.RequestSpec{
+		Application:    v1alpha1.RequestedApplication{UID: "app-1", Name: "shop"},
+		Components:     []v1alpha1.RequestedComponent{{Name: "web", Replicas: 1, Resources: testkit.Quantities("cpu", cpu)}},
+		ExpirationTime: metav1.NewTime(c.Clock.Now().Add(time.Hour)),
+	}}
+	own.Spec.Signed = c.signsWith(kielKey, trust.Request, exchange.RequestToSign(own), func(s *trust.Statement) { s.From = "wismar" })
+	c.Home.Put(own)
+	c.Reconcile(c.requests, tenant, "shop")
+	c.Home.Find(own, tenant, "shop")
+	return own
+}
+
+func (c *counter) asksThroughTheBroker(cpu string) *v1alpha1.Request {
+	c.Helper()
+	return c.ask("wismar.shop", cpu, func(r *v1alpha1.Request) {
+		ofWismar(r)
+		r.Spec.ExpirationTime = metav1.NewTime(c.Clock.Now().Add(10 * time.Minute))
+	})
+}
+
+// What a member has reserved through its broker is nobody else's, also not the broker's, and is its own when it has become a peer.
+func TestAMemberReservesThroughItsBroker(t *testing.T) {
+	c := newCounter(t, broker(), wismar())
+	c.expect(c.asksThroughTheBroker("3"), v1alpha1.RequestAcknowledged, "3", v1alpha1.ReasonReserved, "is reserved")
+	for _, request := range []string{"", "wismar.shop"} {
+		if c.fits("lubeck", request, "2") {
+			t.Errorf("a pod of the broker that names %q gets the room of the member", request)
+		}
+	}
+	c.expect(c.asksItself("3"), v1alpha1.RequestAcknowledged, "3", v1alpha1.ReasonReserved, "is reserved")
+	if c.Home.Find(&v1alpha1.Request{}, v1alpha1.TenantNamespace("lubeck"), "wismar.shop") {
+		t.Error("the Request of the member is kept beside that of the peer")
+	}
+	c.look("wismar.shop") // it is gone
+	if c.fits("lubeck", "", "2") || !c.fits("lubeck", "", "1") || !c.fits("wismar", "shop", "3") {
+		t.Error("the room is not that of the peer")
+	}
+}
+
+// A peer that asks for more than there is keeps what it had as a member.
+func TestAPeerThatIsRefusedKeepsTheRoomOfTheMember(t *testing.T) {
+	c := newCounter(t, broker(), wismar())
+	c.asksThroughTheBroker("3")
+	c.expect(c.asksItself("5"), v1alpha1.RequestRefused, "0", v1alpha1.ReasonNoRoom, "cpu")
+	if c.fits("lubeck", "", "2") {
+		t.Error("the room of the member is others'")
+	}
+}
+
+func TestTheRoomOfAMemberEnds(t *testing.T) {
+	for name, ends := range map[string]func(c *counter){
+		"at its time": func(c *counter) { c.Clock.Step(10 * time.Minute) },
+		"when it is deleted": func(c *counter) {
+			c.Home.Remove(testkit.Get[v1alpha1.Request](c.Home, v1alpha1.TenantNamespace("lubeck"), "wismar.shop"))
+		},
+		"with the broker": func(c *counter) {
+			parting := broker()
+			parting.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider}
+			c.Home.Put(parting)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCounter(t, broker(), wismar())
+			c.asksThroughTheBroker("3")
+			ends(c)
+			c.look("wismar.shop")
+			if name == "at its time" && c.Home.Find(&v1alpha1.Request{}, v1alpha1.TenantNamespace("lubeck"), "wismar.shop") {
+				t.Error("it is kept")
+			}
+			if !c.fits("lubeck", "", "4") {
+				t.Error("its room is not free")
+			}
+		})
+	}
+}
+
+// What a member has not signed reserves nothing, whoever has put it there.
+func TestNobodyAsksInTheNameOfAMember(t *testing.T) {
+	c := newCounter(t, broker(), wismar())
+	got := c.ask("wismar.shop", "3", func(r *v1alpha1.Request) {
+		ofWismar(r)
+		r.Spec.Signed = c.signs(trust.Request, exchange.RequestToSign(r), func(s *trust.Statement) { s.From = "wismar" })
+	})
+	c.expect(got, v1alpha1.RequestRefused, "0", v1alpha1.ReasonForged, "another key")
+}
