@@ -96,6 +96,18 @@ type MemberMarks struct {
 	// +optional
 	OfferTime *metav1.Duration `json:"offerTime,omitempty"`
 
+	// requests is how many Requests for room the member was brought for which time is over, or which it has answered.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Requests int32 `json:"requests,omitempty"`
+
+	// acknowledged is how many of them it has acknowledged. The others it has refused, or left unanswered.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000000
+	Acknowledged int32 `json:"acknowledged,omitempty"`
+
 	// handOvers is how many requests for an invitation the member was brought for which time is over, or which it has answered. One that is
 	// made again after it was refused, and is refused again, counts once.
 	// +optional

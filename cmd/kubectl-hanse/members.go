@@ -170,7 +170,8 @@ func marksOf(brokers []v1alpha1.MemberBroker) []string {
 	var all []string
 	for i := range brokers {
 		if of := brokers[i].Marks; of != nil {
-			all = append(all, fmt.Sprintf("%s: %d/%d offers %d/%d invitations", brokers[i].Name, of.Offers, of.Quotes, of.Invitations, of.HandOvers))
+			all = append(all, fmt.Sprintf("%s: %d/%d offers %d/%d acknowledged %d/%d invitations",
+				brokers[i].Name, of.Offers, of.Quotes, of.Acknowledged, of.Requests, of.Invitations, of.HandOvers))
 		}
 	}
 	return all

@@ -65,26 +65,59 @@ func (n *notes) relayed(message client.ObjectKey, said *trust.Statement, now tim
 	switch said.Type {
 	case trust.Introduction:
 		n.introduce(said, now)
-	case trust.Quote:
-		if body, err := exchange.ReadSignedQuote(said.Body); err == nil {
-			n.ask(message, said, body.Quote.Deadline.Time, now)
+	case trust.Quote, trust.Request, trust.HandOver:
+		if until, err := untilAnswered(said); err == nil {
+			n.ask(message, said, until, now)
 		}
-	case trust.HandOver:
-		n.ask(message, said, said.Expires, now)
-	case trust.Offer:
-		if body, err := exchange.ReadSignedOffer(said.Body); err == nil {
-			n.answer(question{trust.Quote, said.To, said.From, body.Quote}, isFor(body), now)
+	case trust.Offer, trust.Acknowledgement, trust.HandOverAnswer:
+		if to, yes, err := answerIn(said); err == nil {
+			n.answer(to, yes, now)
 		}
-	case trust.HandOverAnswer:
-		body := trust.HandOverResponse{}
-		if said.Read(&body) == nil {
-			n.answer(question{trust.HandOver, said.To, said.From, body.Request}, body.Invitation != "", now)
-		}
-	case trust.Request, trust.Acknowledgement, trust.Release, trust.Marks:
+	case trust.Release:
+		n.drop(message, now)
+	case trust.Marks: // which members do not say
 	}
 	if n.changed != nil {
 		n.changed()
 	}
+}
+
+// untilAnswered is until when an answer to the question counts.
+func untilAnswered(said *trust.Statement) (time.Time, error) {
+	if said.Type != trust.Quote {
+		return said.Expires, nil
+	}
+	body, err := exchange.ReadSignedQuote(said.Body)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return body.Quote.Deadline.Time, nil
+}
+
+// answerIn is which question the statement answers, and whether with yes.
+func answerIn(said *trust.Statement) (to question, yes bool, err error) {
+	to = question{from: said.To, to: said.From}
+	switch said.Type {
+	case trust.Offer:
+		body, err := exchange.ReadSignedOffer(said.Body)
+		if err != nil {
+			return to, false, err
+		}
+		to.kind, to.sequence, yes = trust.Quote, body.Quote, isFor(body)
+	case trust.Acknowledgement:
+		body, err := exchange.ReadSignedAnswer(said.Body)
+		if err != nil {
+			return to, false, err
+		}
+		to.kind, to.sequence, yes = trust.Request, body.Request, body.Acknowledged
+	default:
+		body := trust.HandOverResponse{}
+		if err := said.Read(&body); err != nil {
+			return to, false, err
+		}
+		to.kind, to.sequence, yes = trust.HandOver, body.Request, body.Invitation != ""
+	}
+	return to, yes, nil
 }
 
 // takenBack notes that the Message says nothing any more.
@@ -178,9 +211,12 @@ func (n *notes) answer(q question, yes bool, now time.Time) {
 	again := a.refused
 	a.refused = !yes
 	of := n.of(q.to, now)
-	if q.kind == trust.Quote {
+	switch {
+	case q.kind == trust.Quote:
 		of.offered(yes, now.Sub(a.at))
-	} else if yes || !again {
+	case q.kind == trust.Request:
+		of.answered(yes)
+	case yes || !again:
 		of.handedOver(yes)
 	}
 }
@@ -199,11 +235,8 @@ func (n *notes) drop(message client.ObjectKey, now time.Time) {
 		return
 	}
 	marks := &n.of(q.to, now).marks
-	if q.kind == trust.Quote {
-		marks.Quotes = min(marks.Quotes+1, v1alpha1.MaxMark)
-	} else {
-		marks.HandOvers = min(marks.HandOvers+1, v1alpha1.MaxMark)
-	}
+	count := map[trust.StatementType]*int32{trust.Quote: &marks.Quotes, trust.Request: &marks.Requests, trust.HandOver: &marks.HandOvers}[q.kind]
+	*count = min(*count+1, v1alpha1.MaxMark)
 }
 
 func (of *noted) offered(something bool, after time.Duration) {
@@ -218,6 +251,16 @@ func (of *noted) offered(something bool, after time.Duration) {
 	of.offerTimes += max(after, 0)
 	mean := (of.offerTimes / time.Duration(of.marks.Offers)).Round(time.Millisecond)
 	of.marks.OfferTime = &metav1.Duration{Duration: mean}
+}
+
+func (of *noted) answered(acknowledged bool) {
+	if of.marks.Requests == v1alpha1.MaxMark {
+		return
+	}
+	of.marks.Requests++
+	if acknowledged {
+		of.marks.Acknowledged++
+	}
 }
 
 func (of *noted) handedOver(invited bool) {

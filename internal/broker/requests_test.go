@@ -92,6 +92,15 @@ func (w *world) expectAnswer(questions *Questions, status metav1.ConditionStatus
 	testkit.ExpectCondition(w, got.Status.Conditions, v1alpha1.ConditionAcknowledged, status, reason)
 }
 
+// expectAnswered checks how many Requests the broker has brought wismar, and how many of them it has acknowledged.
+func (w *world) expectAnswered(requests, acknowledged int32) {
+	w.Helper()
+	of := w.relay.notes.marks(map[string]bool{"wismar-id": true}, w.Clock.Now())["wismar-id"]
+	if of.Requests != requests || of.Acknowledged != acknowledged {
+		w.Errorf("the broker has counted %+v", of)
+	}
+}
+
 func TestRoomThroughTheBroker(t *testing.T) {
 	w, questions := newPurchase(t)
 	w.rounds(2)
@@ -105,6 +114,7 @@ func TestRoomThroughTheBroker(t *testing.T) {
 	w.acknowledges()
 	w.rounds(2)
 	w.expectAnswer(questions, metav1.ConditionTrue, v1alpha1.ReasonReserved)
+	w.expectAnswered(1, 1)
 	before := w.said(tenantOf(w.lubeck), requestSent)
 	w.Clock.Step(time.Minute)
 	w.buys(questions, "1")
@@ -167,6 +177,7 @@ func TestNoRoomThroughTheBroker(t *testing.T) {
 	testkit.Change(w.wismar.Cluster, "", "hamburg", func(p *v1alpha1.Peer) { p.Spec.AcceptMembers = nil })
 	w.rounds(3)
 	w.expectAnswer(questions, metav1.ConditionFalse, v1alpha1.ReasonNotAccepted)
+	w.expectAnswered(1, 0)
 	if w.requestThere() != nil {
 		t.Error("wismar has a Request of one that it does not accept")
 	}

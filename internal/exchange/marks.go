@@ -14,7 +14,7 @@ import (
 
 const (
 	// MaxMarked is how many members one statement has marks of. So many always fit.
-	MaxMarked = 64
+	MaxMarked = 48
 	// maxGap bounds a gap, and maxOfferTime the time of an offer: a Quote holds for a day at most.
 	maxGap       = 366 * 24 * time.Hour
 	maxOfferTime = 24 * time.Hour
@@ -58,6 +58,8 @@ func judgeMarks(field string, of *v1alpha1.MemberMarks, until time.Time) error {
 		judgeShare(field+".quotes", int64(of.Quotes), v1alpha1.MaxMark),
 		judgeShare(field+".offers", int64(of.Offers), int64(of.Quotes)),
 		judgeShare(field+".declined", int64(of.Declined), int64(of.Offers)),
+		judgeShare(field+".requests", int64(of.Requests), v1alpha1.MaxMark),
+		judgeShare(field+".acknowledged", int64(of.Acknowledged), int64(of.Requests)),
 		judgeShare(field+".handOvers", int64(of.HandOvers), v1alpha1.MaxMark),
 		judgeShare(field+".invitations", int64(of.Invitations), int64(of.HandOvers)),
 		judgeShare(field+".refusals", int64(of.Refusals), int64(of.HandOvers)-int64(of.Invitations)),

@@ -102,7 +102,7 @@ func expectPlausible(t *testing.T, id string, of *v1alpha1.MemberMarks) {
 	if id == "hamburg" || len(id) > 30 || of.Since.After(marksHold) {
 		t.Errorf("took marks of %q since %s", id, of.Since)
 	}
-	for _, count := range []int32{of.Quotes, of.Offers, of.Declined, of.HandOvers, of.Invitations, of.Refusals} {
+	for _, count := range []int32{of.Quotes, of.Offers, of.Declined, of.Requests, of.Acknowledged, of.HandOvers, of.Invitations, of.Refusals} {
 		if count < 0 || count > v1alpha1.MaxMark {
 			t.Errorf("took a count of %d", count)
 		}

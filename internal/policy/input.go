@@ -196,17 +196,20 @@ func described(object any) any {
 		}{o.Prefer, o.Request, o.MaxPrice, secondsOf(o.MaxLatency), o.MinBandwidth, o.Exclude, o.Strict}
 	case v1alpha1.MemberMarks:
 		return struct {
-			Since       metav1.Time `json:"since"`
-			LongestGap  seconds     `json:"longestGapSeconds"`
-			Quotes      int32       `json:"quotes"`
-			Offers      int32       `json:"offers"`
-			Declined    int32       `json:"declined"`
-			OfferTime   seconds     `json:"offerTimeSeconds"`
-			HandOvers   int32       `json:"handOvers"`
-			Invitations int32       `json:"invitations"`
-			Refusals    int32       `json:"refusals"`
+			Since        metav1.Time `json:"since"`
+			LongestGap   seconds     `json:"longestGapSeconds"`
+			Quotes       int32       `json:"quotes"`
+			Offers       int32       `json:"offers"`
+			Declined     int32       `json:"declined"`
+			OfferTime    seconds     `json:"offerTimeSeconds"`
+			Requests     int32       `json:"requests"`
+			Acknowledged int32       `json:"acknowledged"`
+			HandOvers    int32       `json:"handOvers"`
+			Invitations  int32       `json:"invitations"`
+			Refusals     int32       `json:"refusals"`
 		}{
-			o.Since, secondsOf(o.LongestGap), o.Quotes, o.Offers, o.Declined, secondsOf(o.OfferTime), o.HandOvers, o.Invitations, o.Refusals,
+			o.Since, secondsOf(o.LongestGap), o.Quotes, o.Offers, o.Declined, secondsOf(o.OfferTime), o.Requests, o.Acknowledged,
+			o.HandOvers, o.Invitations, o.Refusals,
 		}
 	case corev1.Namespace:
 		return metadata{Name: o.Name, Labels: o.Labels, Annotations: o.Annotations}

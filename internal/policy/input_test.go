@@ -102,14 +102,14 @@ func TestNewInput(t *testing.T) {
 		"a member that asks through its broker": {
 			Facts{Member: "wismar", Marks: &v1alpha1.MemberMarks{
 				Since: metav1.NewTime(now), LongestGap: &metav1.Duration{Duration: 16 * time.Minute}, Quotes: 4, Offers: 3,
-				OfferTime: &metav1.Duration{Duration: 1500 * time.Millisecond}, HandOvers: 2, Refusals: 1,
+				OfferTime: &metav1.Duration{Duration: 1500 * time.Millisecond}, Requests: 3, Acknowledged: 2, HandOvers: 2, Refusals: 1,
 			}},
 			`{"member": "wismar", "marks": {"since": "2026-11-20T12:00:00Z", "longestGapSeconds": 960, "quotes": 4, "offers": 3, "declined": 0,
-				"offerTimeSeconds": 1.5, "handOvers": 2, "invitations": 0, "refusals": 1}}`,
+				"offerTimeSeconds": 1.5, "requests": 3, "acknowledged": 2, "handOvers": 2, "invitations": 0, "refusals": 1}}`,
 		},
 		"a member of which nothing was counted yet": {
 			Facts{Member: "wismar", Marks: &v1alpha1.MemberMarks{Since: metav1.NewTime(now)}},
-			`{"member": "wismar", "marks": {"since": "2026-11-20T12:00:00Z", "quotes": 0, "offers": 0, "declined": 0, "handOvers": 0,
+			`{"member": "wismar", "marks": {"since": "2026-11-20T12:00:00Z", "quotes": 0, "offers": 0, "declined": 0, "requests": 0, "acknowledged": 0, "handOvers": 0,
 				"invitations": 0, "refusals": 0}}`,
 		},
 		"a pod": {
