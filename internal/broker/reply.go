@@ -52,9 +52,6 @@ func (m *member) requested(ctx context.Context, seen *scene, message *v1alpha1.M
 		if err != nil {
 			return nil, err
 		}
-		if asked.Request.ExpirationTime.Sub(seen.now) > v1alpha1.MaxRelayedReservation {
-			return nil, errTooLong
-		}
 		request := &v1alpha1.Request{Spec: asked.Request}
 		request.Spec.Signed = &message.Spec.SignedStatement
 		return &inquiry{asked.Name, request, func(there client.Object) (*v1alpha1.SignedStatement, *v1alpha1.SignedStatement) {
@@ -67,8 +64,6 @@ func (m *member) requested(ctx context.Context, seen *scene, message *v1alpha1.M
 		}}, nil
 	})
 }
-
-var errTooLong = fmt.Errorf("body.request.expirationTime: until it is a peer, a member may have room for %s", v1alpha1.MaxRelayedReservation)
 
 // reply answers what a member has asked, unless it is answered. It reads it when it is believed to be from that member.
 func (m *member) reply(ctx context.Context, seen *scene, said *trust.Statement, read func() (*inquiry, error)) error {

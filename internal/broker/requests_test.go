@@ -185,26 +185,21 @@ func TestNoRoomThroughTheBroker(t *testing.T) {
 
 // Whatever the broker puts in the place of a Request or of a Release is not believed, and counted.
 func TestRequestsForRoomThatAreNotBelieved(t *testing.T) {
-	request := func(w *world, ahead time.Duration) exchange.SignedRequest {
-		return exchange.SignedRequest{Name: "app-2", Request: v1alpha1.RequestSpec{
-			Application: v1alpha1.RequestedApplication{UID: "2", Name: "shop/other"}, ExpirationTime: metav1.NewTime(w.Clock.Now().Add(ahead)),
-		}}
-	}
+	request := exchange.SignedRequest{Name: "app-2", Request: v1alpha1.RequestSpec{Application: v1alpha1.RequestedApplication{UID: "2", Name: "shop/other"}}}
 	for name, test := range map[string]struct {
 		signer func(w *world) *cluster
 		kind   trust.StatementType
-		body   func(w *world) any
+		body   any
 		reason string
 	}{
 		"signed by another": {
-			func(w *world) *cluster { return w.wismar }, trust.Request, func(w *world) any { return request(w, time.Minute) }, v1alpha1.ReasonForged,
+			func(w *world) *cluster { return w.wismar }, trust.Request, request, v1alpha1.ReasonForged,
 		},
-		"for too long": {nil, trust.Request, func(w *world) any { return request(w, time.Hour) }, v1alpha1.ReasonMalformed},
-		"of nothing":   {nil, trust.Request, func(*world) any { return 7 }, v1alpha1.ReasonMalformed},
+		"of nothing": {nil, trust.Request, 7, v1alpha1.ReasonMalformed},
 		"a release that is signed by another": {
-			func(w *world) *cluster { return w.wismar }, trust.Release, func(*world) any { return exchange.SignedRelease{Name: "app-1"} }, v1alpha1.ReasonForged,
+			func(w *world) *cluster { return w.wismar }, trust.Release, exchange.SignedRelease{Name: "app-1"}, v1alpha1.ReasonForged,
 		},
-		"a release of nothing": {nil, trust.Release, func(*world) any { return 7 }, v1alpha1.ReasonMalformed},
+		"a release of nothing": {nil, trust.Release, 7, v1alpha1.ReasonMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _ := newPurchase(t)
@@ -214,7 +209,7 @@ func TestRequestsForRoomThatAreNotBelieved(t *testing.T) {
 				signer = test.signer(w)
 			}
 			statement := trust.Statement{Type: test.kind, From: "lubeck-id", To: "wismar-id", Sequence: w.Clock.Now().UnixNano() + 1}
-			message := w.says(signer.key, tenantOf(w.wismar), "lubeck-id.made-up", statement, test.body(w))
+			message := w.says(signer.key, tenantOf(w.wismar), "lubeck-id.made-up", statement, test.body)
 			message.Labels = map[string]string{v1alpha1.LabelFrom: "lubeck"}
 			w.broker.Put(message)
 			w.expectRefused(func() { w.looks(w.wismar) }, test.reason)

@@ -17,6 +17,8 @@ type asker struct {
 	// member is the id of the member, empty if the peer itself asks, and marks are what the broker says of it, nil if nothing.
 	member string
 	marks  *v1alpha1.MemberMarks
+	// invited says that the member is to become a consumer anyhow, by its administrator's invitation.
+	invited bool
 }
 
 // askerOf returns an asker without a key if nothing is known of the member: nothing that it has signed is believed.
@@ -27,9 +29,12 @@ func askerOf(ctx context.Context, c client.Client, asked client.Object, peer *v1
 	}
 	who := &asker{peer: peer, id: from, member: from}
 	known, err := local.Find(ctx, c, client.ObjectKey{Name: from}, &v1alpha1.Member{})
-	if known != nil {
-		who.key, who.marks = known.Spec.PublicKey, known.MarksOf(peer.Name)
+	if known == nil || err != nil {
+		return who, err
 	}
+	who.key, who.marks = known.Spec.PublicKey, known.MarksOf(peer.Name)
+	own, err := local.Find(ctx, c, client.ObjectKey{Name: from}, &v1alpha1.Peer{})
+	who.invited = own != nil && own.HasRole(v1alpha1.RoleConsumer) && own.Spec.PublicKey == who.key
 	return who, err
 }
 
@@ -48,8 +53,12 @@ func (a *asker) barred() (reason, message string) {
 	if a.member == "" {
 		return barred(a.peer)
 	}
-	if a.parted() {
+	switch {
+	case a.parted():
 		return v1alpha1.ReasonParting, "The provider is parting from the broker"
+	case !a.invited && !a.peer.AcceptsMember(a.member): // a broker that is a consumer too may write here itself
+		return v1alpha1.ReasonNotAccepted, "The provider does not let the member become its consumer: spec.acceptMembers of its Peer for the broker must name it"
+	default:
+		return "", ""
 	}
-	return "", ""
 }

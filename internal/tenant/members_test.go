@@ -17,6 +17,7 @@ import (
 func broker() *v1alpha1.Peer {
 	broker := peer()
 	broker.Spec.Roles = []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker}
+	broker.Spec.AcceptMembers = []string{"wis*"}
 	return broker
 }
 
@@ -123,6 +124,49 @@ func TestTheRoomOfAMemberEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A broker that is a consumer too may write Requests of members itself: of those that are not accepted it reserves nothing, and for those that are
+// not for long.
+func TestARequestOfAMemberThatMayNotAsk(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(c *counter, r *v1alpha1.Request)
+		reason  string
+		invited bool
+	}{
+		"one that is not accepted": {change: notAccepted, reason: v1alpha1.ReasonNotAccepted},
+		"one that is invited":      {change: notAccepted, reason: v1alpha1.ReasonReserved, invited: true},
+		"one that asks for too long": {change: func(c *counter, r *v1alpha1.Request) {
+			r.Spec.ExpirationTime = metav1.NewTime(c.Clock.Now().Add(time.Hour))
+		}, reason: v1alpha1.ReasonInvalidExpirationTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCounter(t, broker(), wismar())
+			if test.invited {
+				c.Home.Put(introduced())
+			}
+			got := c.ask("wismar.shop", "3", func(r *v1alpha1.Request) {
+				ofWismar(r)
+				r.Spec.ExpirationTime = metav1.NewTime(c.Clock.Now().Add(10 * time.Minute))
+				r.CreationTimestamp = metav1.NewTime(c.Clock.Now())
+				test.change(c, r)
+			})
+			if test.reason == v1alpha1.ReasonReserved {
+				c.expect(got, v1alpha1.RequestAcknowledged, "3", test.reason, "")
+				return
+			}
+			c.expect(got, v1alpha1.RequestRefused, "0", test.reason, "")
+			c.Clock.Step(v1alpha1.MaxRelayedReservation)
+			c.look("wismar.shop")
+			if c.Home.Find(&v1alpha1.Request{}, v1alpha1.TenantNamespace("lubeck"), "wismar.shop") {
+				t.Error("it is kept")
+			}
+		})
+	}
+}
+
+func notAccepted(c *counter, _ *v1alpha1.Request) {
+	testkit.Change(c.Home, "", "lubeck", func(p *v1alpha1.Peer) { p.Spec.AcceptMembers = nil })
 }
 
 // What a member has not signed reserves nothing, whoever has put it there.

@@ -134,7 +134,10 @@ func (r *requestReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	if seen.open() {
 		r.ledger.keep(of, next.status.Reserved)
 	}
-	return reconcile.Result{RequeueAfter: next.again()}, r.tidy(ctx, next)
+	if next.who.member != "" {
+		return r.endOfMember(ctx, next)
+	}
+	return reconcile.Result{RequeueAfter: next.again()}, r.endBeside(ctx, next)
 }
 
 // forget gives back what was reserved for a Request that is gone. Whether a peer had asked by it, or a member, its name does not tell for sure,
@@ -146,22 +149,33 @@ func (r *requestReconciler) forget(lies requestKey) {
 	}
 }
 
-// tidy deletes the Request of a member when its time is over, or when the member has the room by a Request of its own: as the peer that it is
-// by now. A manager that is killed before leaves it until its time is over.
-func (r *requestReconciler) tidy(ctx context.Context, seen *requestAnswer) error {
-	gone := seen.asked
-	if seen.who.member == "" {
-		var err error
-		if !seen.decided || seen.status.Phase != v1alpha1.RequestAcknowledged || seen.relayed().Name == "" {
-			return nil
-		}
-		if gone, err = local.Find(ctx, r.client, seen.relayed(), &v1alpha1.Request{}); err != nil || gone == nil || gone.Labels[v1alpha1.LabelFrom] == "" {
-			return err
-		}
-	} else if seen.asked.Spec.ExpirationTime.After(seen.now) {
+// endOfMember deletes the Request of a member when its time is over.
+func (r *requestReconciler) endOfMember(ctx context.Context, seen *requestAnswer) (reconcile.Result, error) {
+	end := seen.asked.Spec.ExpirationTime.Time
+	if most := seen.asked.CreationTimestamp.Add(v1alpha1.MaxRelayedReservation); seen.status.Phase != v1alpha1.RequestAcknowledged && most.Before(end) {
+		end = most
+	}
+	if left := end.Sub(seen.now); left > 0 {
+		return reconcile.Result{RequeueAfter: sooner(seen.retry, left)}, nil
+	}
+	return reconcile.Result{}, r.remove(ctx, seen.asked)
+}
+
+// endBeside deletes the Request by which the peer has asked for the same as a member, when it has the room by its own. A manager that is
+// killed before leaves it until its time is over.
+func (r *requestReconciler) endBeside(ctx context.Context, seen *requestAnswer) error {
+	if !seen.decided || seen.status.Phase != v1alpha1.RequestAcknowledged || seen.relayed().Name == "" {
 		return nil
 	}
-	if err := r.client.Delete(ctx, gone, client.Preconditions{UID: &gone.UID}); client.IgnoreNotFound(err) != nil {
+	relayed, err := local.Find(ctx, r.client, seen.relayed(), &v1alpha1.Request{})
+	if err != nil || relayed == nil || relayed.Labels[v1alpha1.LabelFrom] == "" {
+		return err
+	}
+	return r.remove(ctx, relayed)
+}
+
+func (r *requestReconciler) remove(ctx context.Context, ofMember *v1alpha1.Request) error {
+	if err := r.client.Delete(ctx, ofMember, client.Preconditions{UID: &ofMember.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete the Request of a member: %w", err)
 	}
 	return nil
@@ -247,6 +261,10 @@ func (r *requestReconciler) judge(
 		return nil, left, nil
 	}
 	next.status.Sequence = sequence
+	if ahead := seen.asked.Spec.ExpirationTime.Sub(seen.now); seen.who.member != "" && ahead > v1alpha1.MaxRelayedReservation {
+		return nil, &refusal{reason: v1alpha1.ReasonInvalidExpirationTime, message: fmt.Sprintf(
+			"spec.expirationTime is more than %s ahead: until it is a peer, a member has room for that at most", v1alpha1.MaxRelayedReservation)}, nil
+	}
 	prices, left, err := advertisedTo(ctx, r.client, r.config.ClusterID, seen.peer)
 	if left != nil || err != nil {
 		return nil, left, err
