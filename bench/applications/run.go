@@ -16,7 +16,6 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/bench/lab"
 	"github.com/hanse-dev/hanse/bench/measure"
-	"github.com/hanse-dev/hanse/internal/trust"
 	"github.com/hanse-dev/hanse/test/harness"
 )
 
@@ -175,16 +174,14 @@ func (w *world) times(ctx context.Context, in *lab.Cluster, objects []client.Obj
 
 // learn reads the key of the consumer, and the ids of both.
 func (w *world) learn(ctx context.Context) error {
-	secret, consumer, provider := &corev1.Secret{}, &v1alpha1.Peer{}, &v1alpha1.Peer{}
+	consumer, provider := &v1alpha1.Peer{}, &v1alpha1.Peer{}
 	err := errors.Join(
-		w.Consumer.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: "hanse-cluster-key"}, secret),
 		w.Provider.Get(ctx, client.ObjectKey{Name: w.Consumer.Name}, consumer),
 		w.Consumer.Get(ctx, client.ObjectKey{Name: w.Provider.Name}, provider))
 	if err != nil {
 		return err
 	}
-	w.signer.Consumer, w.signer.Provider = consumer.Spec.ClusterID, provider.Spec.ClusterID
-	w.signer.Key, err = trust.ParsePrivateKey(secret.Data["private-key"])
+	w.signer, err = harness.NewSigner(ctx, w.Consumer, consumer.Spec.ClusterID, provider.Spec.ClusterID)
 	return err
 }
 

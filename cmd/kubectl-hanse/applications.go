@@ -78,6 +78,7 @@ type applicationView struct {
 // requestView is what a peer has reserved here.
 type requestView struct {
 	Peer        string                `json:"peer"`
+	Member      string                `json:"member,omitempty"` // that has asked through the peer, its broker
 	Application string                `json:"application"`
 	UID         string                `json:"uid"`
 	Components  []string              `json:"components"`
@@ -126,7 +127,7 @@ func viewApplication(app *v1alpha1.Application) applicationView {
 
 func viewRequest(request *v1alpha1.Request) requestView {
 	view := requestView{
-		Peer:        strings.TrimPrefix(request.Namespace, v1alpha1.TenantNamespace("")),
+		Peer: strings.TrimPrefix(request.Namespace, v1alpha1.TenantNamespace("")), Member: request.Labels[v1alpha1.LabelFrom],
 		Application: request.Spec.Application.Name, UID: string(request.Spec.Application.UID),
 		Phase: cmp.Or(request.Status.Phase, v1alpha1.RequestPending), Price: request.Status.Price,
 		Since: request.CreationTimestamp, ValidUntil: request.Status.ValidUntil,
@@ -156,10 +157,18 @@ func (v *applicationsView) print(d *document, now time.Time) {
 			ends = duration.HumanDuration(r.ValidUntil.Sub(now))
 		}
 		theirs = append(theirs, []string{
-			r.Peer, orElse(r.Application, r.UID), strings.Join(r.Components, ", "), string(r.Phase), priceText(r.Price), sinceText(r.Since, now), ends,
+			asker(&r), orElse(r.Application, r.UID), strings.Join(r.Components, ", "), string(r.Phase), priceText(r.Price), sinceText(r.Since, now), ends,
 		})
 	}
 	d.section("Reserved here by peers:\n", theirs...)
+}
+
+// asker is who has reserved it, and through which broker.
+func asker(request *requestView) string {
+	if request.Member != "" {
+		return request.Member + " (through " + request.Peer + ")"
+	}
+	return request.Peer
 }
 
 func priceText(price *v1alpha1.Price) string {

@@ -51,7 +51,10 @@ func TestApplications(t *testing.T) {
 		},
 		Status: v1alpha1.RequestStatus{Phase: v1alpha1.RequestAcknowledged, ValidUntil: ptr.To(metav1.NewTime(now.Add(50 * time.Minute)))},
 	}
-	c := newWorld(t, placedShop(), theirs).client
+	member := theirs.DeepCopy()
+	member.Name, member.Labels = "wismar.app-2", map[string]string{v1alpha1.LabelFrom: "wismar"}
+	member.Spec.Application = v1alpha1.RequestedApplication{UID: "u-2", Name: "games/go"}
+	c := newWorld(t, placedShop(), theirs, member).client
 	for file, test := range map[string]struct{ namespace, output string }{
 		"applications.txt":         {},
 		"applications.json":        {output: "json"},

@@ -15,19 +15,23 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
-// probe is a Quote at the provider as its own manager makes one for a member of a broker, which need not be signed.
-func probe(cpu string) *v1alpha1.Quote {
-	quote := &v1alpha1.Quote{ObjectMeta: metav1.ObjectMeta{
-		Namespace: v1alpha1.TenantNamespace("lubeck"), GenerateName: "probe-", Labels: map[string]string{v1alpha1.LabelFrom: "probe"},
-	}}
+// probe is a Quote of lubeck at the provider, as its manager would make one.
+func (c *cluster) probe(ctx context.Context, cpu string) (*v1alpha1.Quote, error) {
+	now := time.Now()
+	quote := &v1alpha1.Quote{ObjectMeta: inNamespace(v1alpha1.TenantNamespace("lubeck"), fmt.Sprintf("probe-%d", now.UnixNano()))}
 	quote.Spec = v1alpha1.QuoteSpec{
 		Application: v1alpha1.RequestedApplication{UID: "probe"},
 		Components:  applicationParts(applicationOf("", nil, cpu, "web")),
-		Deadline:    metav1.NewTime(time.Now().Add(10 * time.Second)), ExpirationTime: metav1.NewTime(time.Now().Add(10 * time.Second)),
+		Deadline:    metav1.NewTime(now.Add(10 * time.Second)), ExpirationTime: metav1.NewTime(now.Add(10 * time.Second)),
 	}
-	return quote
+	signer, err := harness.NewSigner(ctx, lubeck, lubeck.Name, c.Name)
+	if err != nil {
+		return nil, err
+	}
+	return quote, signer.SignQuote(quote, now)
 }
 
 func applicationParts(app *v1alpha1.Application) (parts []v1alpha1.RequestedComponent) {
@@ -43,8 +47,11 @@ func (c *cluster) bids(t *testing.T, interest int32, core string) {
 	c.policy(t, "quote", fmt.Sprintf("package hanse.quote\n\ninterest := %d\n\nprices := {\"currency\": \"EUR\", \"perHour\": {\"cpu\": %s}}\n", interest, core))
 	price := resource.MustParse(core)
 	eventually(t, fmt.Sprintf("%s offers with an interest of %d", c.Name, interest), func(ctx context.Context) error {
-		quote := probe("1")
-		if err := c.Create(ctx, quote); err != nil {
+		quote, err := c.probe(ctx, "1")
+		if err == nil {
+			err = c.Create(ctx, quote)
+		}
+		if err != nil {
 			return err
 		}
 		return c.awaitOffer(ctx, quote, func(whole *v1alpha1.Offer) bool {

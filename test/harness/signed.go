@@ -1,9 +1,13 @@
 package harness
 
 import (
+	"context"
 	"crypto/ed25519"
 	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -19,6 +23,19 @@ type Signer struct {
 	Consumer, Provider string
 }
 
+// NewSigner returns one that signs as the consumer does, of which it reads the key.
+func NewSigner(ctx context.Context, of client.Reader, consumer, provider string) (Signer, error) {
+	secret := &corev1.Secret{}
+	if err := of.Get(ctx, client.ObjectKey{Namespace: v1alpha1.SystemNamespace, Name: "hanse-cluster-key"}, secret); err != nil {
+		return Signer{}, fmt.Errorf("read the key of %s: %w", consumer, err)
+	}
+	key, err := trust.ParsePrivateKey(secret.Data["private-key"])
+	if err != nil {
+		return Signer{}, fmt.Errorf("read the key of %s: %w", consumer, err)
+	}
+	return Signer{key, consumer, provider}, nil
+}
+
 // Sign signs what the Request says now, as the Hanse of the consumer would. Changes of the statement make it a lie.
 func (s Signer) Sign(request *v1alpha1.Request, now time.Time, changes ...func(*trust.Statement)) error {
 	said := trust.Statement{
@@ -32,5 +49,18 @@ func (s Signer) Sign(request *v1alpha1.Request, now time.Time, changes ...func(*
 		return fmt.Errorf("sign Request %s: %w", request.Name, err)
 	}
 	request.Spec.Signed = signed
+	return nil
+}
+
+// SignQuote signs what the Quote says now, as the Hanse of the consumer would.
+func (s Signer) SignQuote(quote *v1alpha1.Quote, now time.Time) error {
+	said := trust.Statement{
+		Type: trust.Quote, From: s.Consumer, To: s.Provider, Sequence: now.UnixNano(), Expires: now.Add(statementLife),
+	}
+	signed, err := trust.SignStatement(s.Key, said, exchange.QuoteToSign(quote))
+	if err != nil {
+		return fmt.Errorf("sign Quote %s: %w", quote.Name, err)
+	}
+	quote.Spec.Signed = signed
 	return nil
 }
