@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/exchange"
 	"github.com/hanse-dev/hanse/internal/local"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
@@ -60,23 +59,6 @@ func (s *scene) sender(said *trust.Statement) (*v1alpha1.Member, error) {
 		return nil, &trust.Refusal{Reason: v1alpha1.ReasonUnknownMember, Message: "the member has not introduced itself, or no broker names it any more"}
 	}
 	return from, said.Judge(from.Spec.PublicKey, 0)
-}
-
-// check counts an answer that is not believed. The others are read when they are needed. The error is a Refusal.
-func (*member) check(_ context.Context, seen *scene, _ *v1alpha1.Message, said *trust.Statement) error {
-	if _, err := seen.sender(said); err != nil {
-		return err
-	}
-	var err error
-	if said.Type == trust.Offer {
-		_, err = exchange.ReadSignedOffer(said.Body)
-	} else {
-		_, err = exchange.ReadSignedAnswer(said.Body)
-	}
-	if err != nil {
-		return &trust.Refusal{Reason: v1alpha1.ReasonMalformed, Message: err.Error()}
-	}
-	return nil
 }
 
 // invite answers one member that asks for an invitation. The error is a Refusal if it is not believed.

@@ -130,6 +130,23 @@ func (q *Questions) answered(
 	return question, said
 }
 
+// check counts an answer that is not believed. The others are read when they are needed. The error is a Refusal.
+func (*member) check(_ context.Context, seen *scene, _ *v1alpha1.Message, said *trust.Statement) error {
+	if _, err := seen.sender(said); err != nil {
+		return err
+	}
+	var err error
+	if said.Type == trust.Offer {
+		_, err = exchange.ReadSignedOffer(said.Body)
+	} else {
+		_, err = exchange.ReadSignedAnswer(said.Body)
+	}
+	if err != nil {
+		return &trust.Refusal{Reason: v1alpha1.ReasonMalformed, Message: err.Error()}
+	}
+	return nil
+}
+
 // look returns what is said between us and the broker, nil if that is not known now.
 func (q *Questions) look(broker string) *scene {
 	seen := &scene{broker: &v1alpha1.Peer{ObjectMeta: metav1.ObjectMeta{Name: broker}}, now: q.member.Clock.Now(), readings: aLook{}}

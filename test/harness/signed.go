@@ -37,30 +37,21 @@ func NewSigner(ctx context.Context, of client.Reader, consumer, provider string)
 }
 
 // Sign signs what the Request says now, as the Hanse of the consumer would. Changes of the statement make it a lie.
-func (s Signer) Sign(request *v1alpha1.Request, now time.Time, changes ...func(*trust.Statement)) error {
-	said := trust.Statement{
-		Type: trust.Request, From: s.Consumer, To: s.Provider, Sequence: now.UnixNano(), Expires: now.Add(statementLife),
-	}
-	for _, change := range changes {
-		change(&said)
-	}
-	signed, err := trust.SignStatement(s.Key, said, exchange.RequestToSign(request))
-	if err != nil {
-		return fmt.Errorf("sign Request %s: %w", request.Name, err)
-	}
-	request.Spec.Signed = signed
-	return nil
+func (s Signer) Sign(request *v1alpha1.Request, now time.Time, changes ...func(*trust.Statement)) (err error) {
+	request.Spec.Signed, err = s.sign(trust.Request, exchange.RequestToSign(request), now, changes...)
+	return err
 }
 
 // SignQuote signs what the Quote says now, as the Hanse of the consumer would.
-func (s Signer) SignQuote(quote *v1alpha1.Quote, now time.Time) error {
-	said := trust.Statement{
-		Type: trust.Quote, From: s.Consumer, To: s.Provider, Sequence: now.UnixNano(), Expires: now.Add(statementLife),
+func (s Signer) SignQuote(quote *v1alpha1.Quote, now time.Time) (err error) {
+	quote.Spec.Signed, err = s.sign(trust.Quote, exchange.QuoteToSign(quote), now)
+	return err
+}
+
+func (s Signer) sign(kind trust.StatementType, body any, now time.Time, changes ...func(*trust.Statement)) (*v1alpha1.SignedStatement, error) {
+	said := trust.Statement{Type: kind, From: s.Consumer, To: s.Provider, Sequence: now.UnixNano(), Expires: now.Add(statementLife)}
+	for _, change := range changes {
+		change(&said)
 	}
-	signed, err := trust.SignStatement(s.Key, said, exchange.QuoteToSign(quote))
-	if err != nil {
-		return fmt.Errorf("sign Quote %s: %w", quote.Name, err)
-	}
-	quote.Spec.Signed = signed
-	return nil
+	return trust.SignStatement(s.Key, said, body)
 }
