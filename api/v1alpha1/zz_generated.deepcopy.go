@@ -424,6 +424,10 @@ func (in *ApplicationAuction) DeepCopyInto(out *ApplicationAuction) {
 	in.StartedAt.DeepCopyInto(&out.StartedAt)
 	in.Deadline.DeepCopyInto(&out.Deadline)
 	in.ExpirationTime.DeepCopyInto(&out.ExpirationTime)
+	if in.NextTime != nil {
+		in, out := &in.NextTime, &out.NextTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Offers != nil {
 		in, out := &in.Offers, &out.Offers
 		*out = make([]AuctionOffer, len(*in))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/exchange"
@@ -19,16 +20,19 @@ const (
 	// offerTime is for how long the offers of an auction are kept after its deadline: so that a winner that refuses, or that does not
 	// answer, can be followed by the next. There is no other auction for the same meanwhile.
 	offerTime = 2 * time.Minute
+	// longestPause is the most time between the deadline of an auction that has led nowhere and the next one for the same.
+	longestPause = 30 * time.Minute
 	// maxInvited is how many peers are asked for an offer.
 	maxInvited = 100
 	// noCurrency is what ISO 4217 has for none: who asks for nothing in it asks for nothing in any.
 	noCurrency = "XXX"
+	// underWay is what the user is told meanwhile.
+	underWay = "Clusters are asked for offers: status.auction says which, and until when"
 )
 
 // place finds a place for every component: by what clusters advertise, and where that leads nowhere, or the user wants it so, by an
 // auction. If there is none, or none yet, it says why, as the reason and the message of a condition.
 func (s *scene) place(status *v1alpha1.ApplicationStatus) (reason, message string, err error) {
-	const underWay = "Clusters are asked for offers: status.auction says which, and until when"
 	when, _ := s.app.AuctionTerms()
 	auction := s.currentAuction(status)
 	if auction != nil && !s.isOver(auction) {
@@ -47,17 +51,27 @@ func (s *scene) place(status *v1alpha1.ApplicationStatus) (reason, message strin
 			return "", "", nil
 		}
 	}
+	reason, message = s.callForOffers(status, why)
+	return reason, message, nil
+}
+
+// callForOffers begins an auction, or says as place does why there is none now: why, where none is wanted, or nobody can be asked.
+func (s *scene) callForOffers(status *v1alpha1.ApplicationStatus, why string) (reason, message string) {
+	when, _ := s.app.AuctionTerms()
+	last, offers := status.Auction, s.askable(status)
 	switch {
-	case auction != nil: // another one is held when this one is forgotten
-		return v1alpha1.ReasonNoClusterFits, auction.Message, nil
 	case when == v1alpha1.AuctionNever:
-		return v1alpha1.ReasonNoClusterFits, why, nil
+		return v1alpha1.ReasonNoClusterFits, why
+	case s.currentAuction(status) != nil, s.repeats(last, offers) && last.NextTime.After(s.now):
+		return v1alpha1.ReasonNoClusterFits, fmt.Sprintf("%s. The next auction is at %s if nothing changes until then, and at once if the spec does",
+			last.Message, nextAuction(last).UTC().Format(time.RFC3339))
+	case len(offers) == 0:
+		return v1alpha1.ReasonNoClusterFits, why
 	case !s.fitsQuote():
-		return v1alpha1.ReasonNoClusterFits, "The components are too much for a Quote that can be signed, of 16 KiB: name fewer, or shorter resources", nil
-	case !s.open(status):
-		return v1alpha1.ReasonNoClusterFits, why, nil
+		return v1alpha1.ReasonNoClusterFits, "The components are too much for a Quote that can be signed, of 16 KiB: name fewer, or shorter resources"
 	default:
-		return v1alpha1.ReasonAuction, underWay, nil
+		s.open(status, offers)
+		return v1alpha1.ReasonAuction, underWay
 	}
 }
 
@@ -90,30 +104,63 @@ func (s *scene) hasOffered(auction *v1alpha1.ApplicationAuction, peer string) bo
 	return quote != nil && quote.Spec.Deadline.Equal(&auction.Deadline) && quote.Answered()
 }
 
-// open begins an auction, if there is somebody to ask.
-func (s *scene) open(status *v1alpha1.ApplicationStatus) bool {
-	_, patience := s.app.AuctionTerms()
-	deadline := s.now.Add(patience + time.Second - 1).Truncate(time.Second)    // as fine as times of objects are
-	if status.Auction != nil && status.Auction.Deadline.Time.Equal(deadline) { // by its deadline a round is known
-		deadline = deadline.Add(time.Second)
-	}
-	auction := &v1alpha1.ApplicationAuction{
-		Round: 1, Phase: v1alpha1.AuctionOpen, Generation: s.app.Generation, StartedAt: metav1.NewTime(s.now),
-		Deadline: metav1.NewTime(deadline), ExpirationTime: metav1.NewTime(deadline.Add(offerTime)),
-	}
-	if status.Auction != nil {
-		auction.Round += status.Auction.Round
-	}
+// askable are those who can be asked for an offer.
+func (s *scene) askable(status *v1alpha1.ApplicationStatus) (offers []v1alpha1.AuctionOffer) {
 	for _, row := range slices.Concat(s.rows, s.members) {
-		if row.Peer != "" && row.Accepted && row.Open && s.forbids(unrefused(status), &row) == "" && len(auction.Offers) < maxInvited {
-			auction.Offers = append(auction.Offers, v1alpha1.AuctionOffer{Peer: row.Peer, Broker: s.brokers[row.Peer]})
+		if row.Peer != "" && row.Accepted && row.Open && s.forbids(unrefused(status), &row) == "" && len(offers) < maxInvited {
+			offers = append(offers, v1alpha1.AuctionOffer{Peer: row.Peer, Broker: s.brokers[row.Peer]})
 		}
 	}
-	if len(auction.Offers) == 0 {
+	return offers
+}
+
+// repeats reports whether an auction would ask for what the last one has found no place for, and nobody who was not asked then.
+func (s *scene) repeats(last *v1alpha1.ApplicationAuction, offers []v1alpha1.AuctionOffer) bool {
+	if last == nil || last.Generation != s.app.Generation || last.Phase != v1alpha1.AuctionClosed || last.NextTime == nil || len(offers) == 0 {
 		return false
 	}
-	status.Auction = auction
-	return true
+	asked := sets.New[string]()
+	for i := range last.Offers {
+		if len(last.Offers[i].Won) > 0 {
+			return false
+		}
+		asked.Insert(last.Offers[i].Peer)
+	}
+	return !slices.ContainsFunc(offers, func(o v1alpha1.AuctionOffer) bool { return !asked.Has(o.Peer) })
+}
+
+// pause is for how long after its deadline an auction has no successor, if it leads nowhere: for longer and longer while nothing changes.
+func (s *scene) pause(last *v1alpha1.ApplicationAuction, offers []v1alpha1.AuctionOffer) time.Duration {
+	if !s.repeats(last, offers) {
+		return offerTime
+	}
+	return min(2*last.NextTime.Sub(last.Deadline.Time), longestPause)
+}
+
+// nextAuction is when another auction may be held after that one, if nothing changes.
+func nextAuction(last *v1alpha1.ApplicationAuction) time.Time {
+	if last.NextTime != nil {
+		return last.NextTime.Time
+	}
+	return last.ExpirationTime.Time
+}
+
+// open begins an auction.
+func (s *scene) open(status *v1alpha1.ApplicationStatus, offers []v1alpha1.AuctionOffer) {
+	last := status.Auction
+	_, patience := s.app.AuctionTerms()
+	deadline := s.now.Add(patience + time.Second - 1).Truncate(time.Second) // as fine as times of objects are
+	if last != nil && last.Deadline.Time.Equal(deadline) {                  // by its deadline a round is known
+		deadline = deadline.Add(time.Second)
+	}
+	status.Auction = &v1alpha1.ApplicationAuction{
+		Round: 1, Phase: v1alpha1.AuctionOpen, Generation: s.app.Generation, StartedAt: metav1.NewTime(s.now),
+		Deadline: metav1.NewTime(deadline), ExpirationTime: metav1.NewTime(deadline.Add(offerTime)),
+		NextTime: new(metav1.NewTime(deadline.Add(s.pause(last, offers)))), Offers: offers,
+	}
+	if last != nil {
+		status.Auction.Round += last.Round
+	}
 }
 
 // unrefused is the status without refusals: who has refused what it advertises may offer something else.

@@ -297,3 +297,82 @@ func TestAnOfferHoldsUntilTheRequestIsRenewed(t *testing.T) {
 		t.Errorf("it may cost %v", most)
 	}
 }
+
+func TestPausesBetweenAuctions(t *testing.T) {
+	asks := func(peers ...string) (offers []v1alpha1.AuctionOffer) {
+		for _, peer := range peers {
+			offers = append(offers, v1alpha1.AuctionOffer{Peer: peer})
+		}
+		return offers
+	}
+	deadline := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	after := func(pause time.Duration, changes ...func(*v1alpha1.ApplicationAuction)) *v1alpha1.ApplicationAuction {
+		last := &v1alpha1.ApplicationAuction{
+			Generation: 3, Phase: v1alpha1.AuctionClosed, Deadline: metav1.NewTime(deadline), NextTime: new(metav1.NewTime(deadline.Add(pause))),
+			Offers: asks("a", "b", ""),
+		}
+		for _, change := range changes {
+			change(last)
+		}
+		return last
+	}
+	for name, test := range map[string]struct {
+		last   *v1alpha1.ApplicationAuction
+		offers []v1alpha1.AuctionOffer
+		want   time.Duration
+	}{
+		"the first":                         {want: offerTime},
+		"the same again":                    {last: after(offerTime), offers: asks("b", "a"), want: 2 * offerTime},
+		"one cannot be asked any more":      {last: after(4 * offerTime), offers: asks("b"), want: 8 * offerTime},
+		"the longest":                       {last: after(8 * offerTime), offers: asks("a"), want: longestPause},
+		"no longer than the longest":        {last: after(longestPause), offers: asks("a"), want: longestPause},
+		"another one can be asked":          {last: after(longestPause), offers: asks("a", "c"), want: offerTime},
+		"another spec":                      {last: after(longestPause, func(a *v1alpha1.ApplicationAuction) { a.Generation = 2 }), offers: asks("a"), want: offerTime},
+		"it has winners":                    {last: after(longestPause, func(a *v1alpha1.ApplicationAuction) { a.Offers[0].Won = []string{"front"} }), offers: asks("a"), want: offerTime},
+		"nobody can be asked":               {last: after(longestPause), want: offerTime},
+		"it was placed since":               {last: after(longestPause, func(a *v1alpha1.ApplicationAuction) { a.NextTime = nil }), offers: asks("a"), want: offerTime},
+		"nobody has compared the last ones": {last: after(longestPause, func(a *v1alpha1.ApplicationAuction) { a.Phase = v1alpha1.AuctionOpen }), offers: asks("a"), want: offerTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := &scene{app: &v1alpha1.Application{ObjectMeta: metav1.ObjectMeta{Generation: 3}}}
+			if got := seen.pause(test.last, test.offers); got != test.want {
+				t.Errorf("the pause is %s, not %s", got, test.want)
+			}
+		})
+	}
+}
+
+// Where nothing changes auctions are held less and less often, and the user is told when the next one is.
+func TestAuctionsThatLeadNowhereAreHeldLessOften(t *testing.T) {
+	w := newWorld(t, map[string]int64{"a": 10}, tooDear)
+	for i, pause := range []time.Duration{offerTime, 2 * offerTime, 4 * offerTime, 8 * offerTime, longestPause, longestPause} {
+		w.expectAuction(w.looks(), fmt.Sprintf("%d open, a 0", i+1))
+		w.Clock.Step(v1alpha1.DefaultAuctionTime + time.Second)
+		app := w.looks()
+		w.expectAuction(app, fmt.Sprintf("%d closed, a 0,  0", i+1))
+		next := app.Status.Auction.NextTime
+		if got := next.Sub(app.Status.Auction.Deadline.Time); got != pause {
+			t.Fatalf("the pause after round %d is %s, not %s", i+1, got, pause)
+		}
+		if said := app.Status.Conditions[0].Message; !strings.Contains(said, "The next auction is at "+next.UTC().Format(time.RFC3339)) {
+			t.Fatalf("it says %q", said)
+		}
+		w.Clock.Step(next.Sub(w.Clock.Now()) - time.Second)
+		if again := w.Reconcile(w.market, ns, "web").RequeueAfter; again != time.Second {
+			t.Fatalf("it is looked at again after %s", again)
+		}
+		w.expectAuction(w.looks(), fmt.Sprintf("%d closed, a 0,  0", i+1))
+		w.Clock.Step(time.Second)
+	}
+}
+
+func TestAnAuctionThatHasLedToAPlaceDoesNotPutOffTheNext(t *testing.T) {
+	w := newWorld(t, map[string]int64{"a": 10}, tooDear)
+	w.looks()
+	w.offers("a", cents(8, 50))
+	w.looks()
+	w.answer("a", v1alpha1.RequestAcknowledged, "")
+	if app := w.looks(); app.Status.Phase != v1alpha1.ApplicationPlaced || app.Status.Auction.NextTime != nil {
+		t.Errorf("the next auction is put off: %+v", app.Status.Auction)
+	}
+}

@@ -223,8 +223,12 @@ func (s *scene) again(status *v1alpha1.ApplicationStatus) time.Duration {
 	case status.Phase == v1alpha1.ApplicationRequested:
 		return answerTime
 	}
+	soon := lookAgain
 	if left := s.timeLeft(); left != nil && *left > 0 {
-		return min(lookAgain, *left)
+		soon = min(soon, *left)
 	}
-	return lookAgain
+	if status.Auction != nil && nextAuction(status.Auction).After(s.now) {
+		soon = min(soon, nextAuction(status.Auction).Sub(s.now))
+	}
+	return soon
 }

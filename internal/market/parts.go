@@ -114,7 +114,7 @@ func (s *scene) scale(status *v1alpha1.ApplicationStatus) {
 				continue
 			}
 			if status.Auction != nil {
-				status.Auction.ExpirationTime = metav1.NewTime(s.now)
+				status.Auction.ExpirationTime, status.Auction.NextTime = metav1.NewTime(s.now), nil
 			}
 			if s.ceiling() == nil {
 				at.Replicas = c.Replicas

@@ -49,6 +49,9 @@ func (s *scene) settle(status *v1alpha1.ApplicationStatus) {
 		return
 	}
 	status.Phase = v1alpha1.ApplicationPlaced
+	if status.Auction != nil {
+		status.Auction.NextTime = nil // should this place be lost, none of it was looked for in vain
+	}
 	s.conclude(status, v1alpha1.ReasonPlaced, strings.Join(append([]string{"Every component has its room"}, s.remarks(status)...), ". "))
 }
 
