@@ -91,7 +91,7 @@ type ApplicationAuction struct {
 	ExpirationTime metav1.Time `json:"expirationTime"`
 
 	// nextTime is when the next auction is, if this one leads to no place, the spec stays as it is, and no cluster can be asked that was
-	// not. Each such auction doubles the pause after the deadline, up to 30 minutes. It is missing once the application was placed: another
+	// not. Each such auction doubles the pause after the deadline, up to 10 minutes. It is missing once the application was placed: another
 	// auction may be held after expirationTime then.
 	// +optional
 	NextTime *metav1.Time `json:"nextTime,omitempty"`

@@ -21,7 +21,7 @@ const (
 	// answer, can be followed by the next. There is no other auction for the same meanwhile.
 	offerTime = 2 * time.Minute
 	// longestPause is the most time between the deadline of an auction that has led nowhere and the next one for the same.
-	longestPause = 30 * time.Minute
+	longestPause = 10 * time.Minute
 	// maxInvited is how many peers are asked for an offer.
 	maxInvited = 100
 	// noCurrency is what ISO 4217 has for none: who asks for nothing in it asks for nothing in any.

@@ -323,8 +323,8 @@ func TestPausesBetweenAuctions(t *testing.T) {
 	}{
 		"the first":                         {want: offerTime},
 		"the same again":                    {last: after(offerTime), offers: asks("b", "a"), want: 2 * offerTime},
-		"one cannot be asked any more":      {last: after(4 * offerTime), offers: asks("b"), want: 8 * offerTime},
-		"the longest":                       {last: after(8 * offerTime), offers: asks("a"), want: longestPause},
+		"one cannot be asked any more":      {last: after(2 * offerTime), offers: asks("b"), want: 4 * offerTime},
+		"the longest":                       {last: after(4 * offerTime), offers: asks("a"), want: longestPause},
 		"no longer than the longest":        {last: after(longestPause), offers: asks("a"), want: longestPause},
 		"another one can be asked":          {last: after(longestPause), offers: asks("a", "c"), want: offerTime},
 		"another spec":                      {last: after(longestPause, func(a *v1alpha1.ApplicationAuction) { a.Generation = 2 }), offers: asks("a"), want: offerTime},
@@ -345,7 +345,7 @@ func TestPausesBetweenAuctions(t *testing.T) {
 // Where nothing changes auctions are held less and less often, and the user is told when the next one is.
 func TestAuctionsThatLeadNowhereAreHeldLessOften(t *testing.T) {
 	w := newWorld(t, map[string]int64{"a": 10}, tooDear)
-	for i, pause := range []time.Duration{offerTime, 2 * offerTime, 4 * offerTime, 8 * offerTime, longestPause, longestPause} {
+	for i, pause := range []time.Duration{offerTime, 2 * offerTime, 4 * offerTime, longestPause, longestPause} {
 		w.expectAuction(w.looks(), fmt.Sprintf("%d open, a 0", i+1))
 		w.Clock.Step(v1alpha1.DefaultAuctionTime + time.Second)
 		app := w.looks()
