@@ -22,6 +22,8 @@ const (
 	offerTime = 2 * time.Minute
 	// longestPause is the most time between the deadline of an auction that has led nowhere and the next one for the same.
 	longestPause = 10 * time.Minute
+	// newcomerPause is how soon after the beginning of an auction that has led nowhere there is another one for who was not asked in it.
+	newcomerPause = 30 * time.Second
 	// maxInvited is how many peers are asked for an offer.
 	maxInvited = 100
 	// noCurrency is what ISO 4217 has for none: who asks for nothing in it asks for nothing in any.
@@ -62,7 +64,7 @@ func (s *scene) callForOffers(status *v1alpha1.ApplicationStatus, why string) (r
 	switch {
 	case when == v1alpha1.AuctionNever:
 		return v1alpha1.ReasonNoClusterFits, why
-	case s.currentAuction(status) != nil, s.repeats(last, offers) && last.NextTime.After(s.now):
+	case s.awaitsNext(status, offers):
 		return v1alpha1.ReasonNoClusterFits, fmt.Sprintf("%s. The next auction is at %s if nothing changes until then, and at once if the spec does",
 			last.Message, nextAuction(last).UTC().Format(time.RFC3339))
 	case len(offers) == 0:
@@ -114,19 +116,37 @@ func (s *scene) askable(status *v1alpha1.ApplicationStatus) (offers []v1alpha1.A
 	return offers
 }
 
+// awaitsNext reports whether the last auction, which has led nowhere, is to be the last one for now. Clusters that were not asked in it, since they
+// were not known yet or took nobody, are asked soon.
+func (s *scene) awaitsNext(status *v1alpha1.ApplicationStatus, offers []v1alpha1.AuctionOffer) bool {
+	last := status.Auction
+	switch {
+	case s.currentAuction(status) == nil:
+		return s.repeats(last, offers) && last.NextTime.After(s.now)
+	case asksMore(last, offers):
+		return s.now.Sub(last.StartedAt.Time) < newcomerPause
+	default:
+		return true
+	}
+}
+
+// asksMore reports whether one of those who can be asked was not asked in the last auction.
+func asksMore(last *v1alpha1.ApplicationAuction, offers []v1alpha1.AuctionOffer) bool {
+	asked := sets.New[string]()
+	for i := range last.Offers {
+		asked.Insert(last.Offers[i].Peer)
+	}
+	wereAll := len(last.Offers) < maxInvited // else others may be the first hundred by now
+	return wereAll && slices.ContainsFunc(offers, func(o v1alpha1.AuctionOffer) bool { return !asked.Has(o.Peer) })
+}
+
 // repeats reports whether an auction would ask for what the last one has found no place for, and nobody who was not asked then.
 func (s *scene) repeats(last *v1alpha1.ApplicationAuction, offers []v1alpha1.AuctionOffer) bool {
 	if last == nil || last.Generation != s.app.Generation || last.Phase != v1alpha1.AuctionClosed || last.NextTime == nil || len(offers) == 0 {
 		return false
 	}
-	asked := sets.New[string]()
-	for i := range last.Offers {
-		if len(last.Offers[i].Won) > 0 {
-			return false
-		}
-		asked.Insert(last.Offers[i].Peer)
-	}
-	return !slices.ContainsFunc(offers, func(o v1alpha1.AuctionOffer) bool { return !asked.Has(o.Peer) })
+	hasWinner := slices.ContainsFunc(last.Offers, func(o v1alpha1.AuctionOffer) bool { return len(o.Won) > 0 })
+	return !hasWinner && !asksMore(last, offers)
 }
 
 // pause is for how long after its deadline an auction has no successor, if it leads nowhere: for longer and longer while nothing changes.

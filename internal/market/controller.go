@@ -227,8 +227,12 @@ func (s *scene) again(status *v1alpha1.ApplicationStatus) time.Duration {
 	if left := s.timeLeft(); left != nil && *left > 0 {
 		soon = min(soon, *left)
 	}
-	if status.Auction != nil && nextAuction(status.Auction).After(s.now) {
-		soon = min(soon, nextAuction(status.Auction).Sub(s.now))
+	if status.Auction != nil {
+		for _, at := range []time.Time{status.Auction.StartedAt.Add(newcomerPause), nextAuction(status.Auction)} {
+			if at.After(s.now) {
+				soon = min(soon, at.Sub(s.now))
+			}
+		}
 	}
 	return soon
 }

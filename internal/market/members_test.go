@@ -226,6 +226,22 @@ func TestWhichMembersAreAsked(t *testing.T) {
 	}
 }
 
+// Who can be asked only after the auction has led nowhere is asked soon, and not when its offers would be forgotten.
+func TestWhoComesLaterIsAskedSoon(t *testing.T) {
+	w, _ := newMembers(t)
+	asks("x")(w)
+	w.expectAuction(w.looks(), "1 open, a 0")
+	w.Clock.Step(6 * time.Second)
+	w.expectAuction(w.looks(), "1 closed, a 0,  0")
+	asks("m")(w)
+	w.expectAuction(w.looks(), "1 closed, a 0,  0")
+	if again := w.Reconcile(w.market, ns, "web").RequeueAfter; again != newcomerPause-6*time.Second {
+		t.Errorf("it is looked at again after %s", again)
+	}
+	w.Clock.Step(newcomerPause - 6*time.Second)
+	w.expectAuction(w.looks(), "2 open, a 0, m 0")
+}
+
 func asks(pattern string) func(w *world) {
 	return func(w *world) {
 		testkit.Change(w.Home, "", "hub", func(p *v1alpha1.Peer) { p.Spec.AskMembers = []string{pattern} })
