@@ -109,6 +109,41 @@ func (c *cluster) runsAt(t *testing.T, provider *cluster) (home, remote *corev1.
 	return home, remote
 }
 
+// It is told well before the other story in which hamburg disappears: clients of an API server that is away again within two
+// minutes wait for up to a minute, and Kubernetes' own do not delete namespaces meanwhile.
+func TestPeerReturnsAfterForce(t *testing.T) {
+	ctx := separated(t)
+	if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
+		t.Fatal(err)
+	}
+	// hamburg runs a pod at lubeck, and lubeck one at hamburg, when hamburg disappears.
+	_, orphan := lubeck.runsAt(t, hamburg)
+	restarts := hamburg.restarts(t)
+	hamburg.disappears(t)
+	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
+		t.Fatal(err)
+	}
+	// All that is left is one namespace with the record.
+	left := &corev1.Namespace{}
+	if err := lubeck.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace("hamburg")}, left); err != nil {
+		t.Fatal(err)
+	}
+	if left.Labels[v1alpha1.LabelType] != v1alpha1.TypeTombstone || left.Annotations[v1alpha1.AnnotationExpires] == "" {
+		t.Errorf("what is left: %v %v", left.Labels, left.Annotations)
+	}
+
+	hamburg.returns(t)
+	eventually(t, "hamburg, back again, parts as well", func(ctx context.Context) error {
+		return errors.Join(hamburg.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named("lubeck")}), hamburg.isGone(ctx, orphan))
+	})
+	if now := hamburg.restarts(t); now != restarts {
+		t.Errorf("Hanse does not outlive an outage of its API server: its containers were started again %d times", now-restarts)
+	}
+	lubeck.dropTombstone(t, "hamburg")
+	lubeck.deleteStories(t)
+	expectSameObjects(t, whenApart)
+}
+
 func TestPeeringByObjectsOnly(t *testing.T) {
 	ctx := separated(t)
 	folder := t.TempDir()
@@ -256,39 +291,6 @@ func TestUnpeerDeadPeer(t *testing.T) {
 	}
 	t.Logf("unpeer --force --forget says: %s", out)
 	expectSameObjects(t, map[*cluster]inventory{lubeck: whenApart[lubeck]})
-}
-
-func TestPeerReturnsAfterForce(t *testing.T) {
-	ctx := separated(t)
-	if err := peerBothWays(ctx, lubeck, hamburg); err != nil {
-		t.Fatal(err)
-	}
-	// hamburg runs a pod at lubeck, and lubeck one at hamburg, when hamburg disappears.
-	_, orphan := lubeck.runsAt(t, hamburg)
-	restarts := hamburg.restarts(t)
-	hamburg.disappears(t)
-	if _, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--force"); err != nil {
-		t.Fatal(err)
-	}
-	// All that is left is one namespace with the record.
-	left := &corev1.Namespace{}
-	if err := lubeck.Get(ctx, types.NamespacedName{Name: v1alpha1.TenantNamespace("hamburg")}, left); err != nil {
-		t.Fatal(err)
-	}
-	if left.Labels[v1alpha1.LabelType] != v1alpha1.TypeTombstone || left.Annotations[v1alpha1.AnnotationExpires] == "" {
-		t.Errorf("what is left: %v %v", left.Labels, left.Annotations)
-	}
-
-	hamburg.returns(t)
-	eventually(t, "hamburg, back again, parts as well", func(ctx context.Context) error {
-		return errors.Join(hamburg.isGone(ctx, &v1alpha1.Peer{ObjectMeta: named("lubeck")}), hamburg.isGone(ctx, orphan))
-	})
-	if now := hamburg.restarts(t); now != restarts {
-		t.Errorf("Hanse does not outlive an outage of its API server: its containers were started again %d times", now-restarts)
-	}
-	lubeck.dropTombstone(t, "hamburg")
-	lubeck.deleteStories(t)
-	expectSameObjects(t, whenApart)
 }
 
 // restarts counts how often Kubernetes has started Hanse's containers again.
