@@ -2,8 +2,8 @@
 # Runs the stories of test/e2e on real clusters. Those that share lubeck and hamburg run side by side. Then two rows of stories are
 # told at once, since most of their time is waiting: those that need the two alone, one by one, and those of the network on three
 # clusters of their own, first side by side and then one by one. More rows would be slower: each cluster that is up takes a tenth of a
-# processor. Whoever is done first tells those of the market on four clusters, and whoever is done then takes its part of the
-# row that is left, on other clusters. RUN selects stories by name (a regular expression): only what these need is built and started.
+# processor. Whoever is done first tells those of the market on four clusters, and whoever is done then takes its part of what
+# is left of either, on other clusters. RUN selects stories by name (a regular expression): only what these need is built and started.
 # KEEP=1 keeps the clusters for the next call. KUBERNETES=v1.36.3 has lubeck and hamburg of the phases shared and alone in that version.
 # What the stories that failed said last is also written to the file FAILURES.
 set -euo pipefail
@@ -148,11 +148,12 @@ tell_alone() {
 	return "$code"
 }
 
-# tell_market tells the stories of the market, unless the other row does.
+# tell_market tells the stories of the market, unless the other row has begun to.
 tell_market() {
 	local code=0
-	mkdir "$claims/.market" 2>/dev/null || return 0
-	start_market && tell market "$market" || code=1
+	mkdir "$claims/.market-begun" 2>/dev/null || return 0
+	start_market && tell market "$market" -claims "$claims" || code=1
+	touch "$claims/.market"
 	free "$market" down || code=1
 	return "$code"
 }
@@ -170,6 +171,7 @@ tell_second_row() {
 	! need '^(connected|network)\b' || tell_network || code=1
 	! need '^market\b' || tell_market || code=1
 	! need '^alone\b' || tell_rest alone 1 lubeck hamburg || code=1
+	! need '^market\b' || tell_rest market 1 lubeck hamburg bremen wismar || code=1
 	return "$code"
 }
 
@@ -184,6 +186,7 @@ if need '^alone\b'; then
 	tell_alone || status=1
 	! need '^market\b' || tell_market || status=1
 	! need '^network\b' || tell_rest network 2 lubeck hamburg bremen || status=1
+	! need '^market\b' || tell_rest market 1 lubeck hamburg bremen wismar || status=1
 fi
 if [ -n "$beside" ]; then
 	wait "$beside" || status=1
