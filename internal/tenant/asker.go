@@ -55,7 +55,7 @@ func (a *asker) barred() (reason, message string) {
 	}
 	switch {
 	case a.parted():
-		return v1alpha1.ReasonParting, "The provider is parting from the broker"
+		return v1alpha1.ReasonParting, "The provider is no member of this broker, or is parting from it"
 	case !a.invited && !a.peer.AcceptsMember(a.member): // a broker that is a consumer too may write here itself
 		return v1alpha1.ReasonNotAccepted, "The provider does not let the member become its consumer: spec.acceptMembers of its Peer for the broker must name it"
 	default:
