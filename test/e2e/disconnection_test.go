@@ -77,7 +77,7 @@ func cutOff(t *testing.T) {
 // asked for, that time does not count for pods of a provider that is cut off, nor while `hanse kubelet` itself is down.
 func TestWaitOutlivesEviction(t *testing.T) {
 	alone(t)
-	const afterSeconds = 5
+	const afterSeconds = 10
 	lubeck.evictAfter(t, afterSeconds)
 	ns := lubeck.offloaded(t, v1alpha1.StrategyRemote)
 	both := lubeck.offloaded(t, v1alpha1.StrategyLocalAndRemote)
@@ -94,7 +94,7 @@ func TestWaitOutlivesEviction(t *testing.T) {
 	impatient := shellPod(ns, "impatient", forever)
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		impatient.Spec.Tolerations = append(impatient.Spec.Tolerations, corev1.Toleration{
-			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](afterSeconds + 5),
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](afterSeconds + 10),
 		})
 	}
 	for name, disturb := range map[string]func(t *testing.T) (heal func()){
