@@ -14,7 +14,7 @@ const MaxRequests = 100
 // MaxReservation is how far ahead the expirationTime of a Request may lie. Who needs the room for longer moves it on in time.
 const MaxReservation = 24 * time.Hour
 
-// MaxRelayedReservation is how far ahead that may lie in a Request of a member of a broker, with whom the two are to become peers.
+// MaxRelayedReservation is how far ahead that may lie in a Request of a member of a broker: until it is a peer, and asks itself.
 const MaxRelayedReservation = 15 * time.Minute
 
 // RequestPhase says in one word how a Request stands.
