@@ -171,9 +171,11 @@ func (m *member) released(ctx context.Context, seen *scene, _ *v1alpha1.Message,
 	if err != nil || there == nil || there.Labels[v1alpha1.LabelFrom] != from.Name {
 		return err
 	}
-	asked, err := trust.VerifyStatement(there.Spec.Signed, m.ClusterID)
-	if err == nil && asked.Sequence > said.Sequence { // it was asked for again since
-		return nil
+	if there.Spec.Signed != nil {
+		asked, err := trust.VerifyStatement(there.Spec.Signed, m.ClusterID)
+		if err == nil && asked.Sequence > said.Sequence { // it was asked for again since
+			return nil
+		}
 	}
 	if err := m.Client.Delete(ctx, there.DeepCopy(), client.Preconditions{UID: &there.UID}); local.IgnoreStale(err) != nil {
 		return fmt.Errorf("release what member %s has asked for: %w", from.Name, err)

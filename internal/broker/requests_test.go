@@ -233,3 +233,18 @@ func TestAReleaseOfWhatWasAskedBefore(t *testing.T) {
 		t.Error("it is taken back")
 	}
 }
+
+// A broker that is a consumer too may have put a Request without a statement where that of the member would lie.
+func TestAReleaseOfWhatNobodyHasSigned(t *testing.T) {
+	w, _ := newPurchase(t)
+	w.rounds(2)
+	w.waits(false)
+	w.rounds(1)
+	unsigned := w.requestThere()
+	unsigned.Spec.Signed = nil
+	w.wismar.Put(unsigned)
+	w.looks(w.wismar)
+	if w.requestThere() != nil {
+		t.Error("it is kept")
+	}
+}
