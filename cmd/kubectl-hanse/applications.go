@@ -166,7 +166,7 @@ func (v *applicationsView) print(d *document, now time.Time) {
 // asker is who has reserved it, and through which broker.
 func asker(request *requestView) string {
 	if request.Member != "" {
-		return request.Member + " (through " + request.Peer + ")"
+		return throughBroker(request.Member, request.Peer)
 	}
 	return request.Peer
 }

@@ -75,10 +75,15 @@ func printAuction(d *document, auction *v1alpha1.ApplicationAuction) {
 
 // bidder is who has offered, and through which broker it was asked.
 func bidder(offer *v1alpha1.AuctionOffer) string {
-	if offer.Broker != "" {
-		return offer.Peer + " (through " + offer.Broker + ")"
+	return throughBroker(orElse(offer.Peer, "this cluster"), offer.Broker)
+}
+
+// throughBroker names a cluster, and the broker through which it was met, if any.
+func throughBroker(cluster, broker string) string {
+	if broker == "" {
+		return cluster
 	}
-	return orElse(offer.Peer, "this cluster")
+	return cluster + " (through " + broker + ")"
 }
 
 // costOf is the price of an hour, for people.
