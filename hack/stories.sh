@@ -114,9 +114,11 @@ tell() {
 	return "$code"
 }
 
-# said_last prints what the stories that failed said last: errors of a command have lines that are indented further.
+# said_last prints what the stories that failed said last: errors of a command have lines that are indented further. What is at
+# the margin is of no story, such as the objects that are printed after a failure.
 said_last() {
-	awk '/^=== (NAME|RUN|CONT)/ { story = $3; more = 0 }
+	awk '/^[^ ]/ { more = 0 }
+		/^=== (NAME|RUN|CONT)/ { story = $3 }
 		/^    [a-z_]+_test\.go:[0-9]+: / { more = !/: (waited|needs:) / }
 		/^ *--- FAIL: / { n = split(said[$3], lines, "\n"); for (i = n > 16 ? n - 16 : 1; i < n; i++) print $3 lines[i]; more = 0 }
 		/^    / && more { said[story] = said[story] substr($0, 1, 500) "\n" }'

@@ -32,7 +32,7 @@ type cluster struct {
 
 func trimmed(data []byte) string { return strings.TrimSpace(string(data)) }
 
-// namespace makes a namespace for the story and deletes it at the story's end.
+// namespace makes a namespace for the story, in which pods can be created, and deletes it at the story's end.
 func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{}
@@ -47,6 +47,10 @@ func (c *cluster) namespace(t *testing.T) string {
 		if err := c.Delete(context.Background(), ns); client.IgnoreNotFound(err) != nil {
 			t.Errorf("delete namespace %s: %v", ns.Name, err)
 		}
+	})
+	// The API server refuses pods without their service account, which a controller of Kubernetes makes.
+	eventually(t, "the service account of "+ns.Name+" is there", func(ctx context.Context) error {
+		return c.Get(ctx, types.NamespacedName{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
 	})
 	return ns.Name
 }
