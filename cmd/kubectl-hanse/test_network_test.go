@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -44,11 +45,22 @@ func newNetwork(t *testing.T, objects ...client.Object) *network {
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			switch made := o.(type) {
 			case *corev1.Pod:
+				if err := c.Get(ctx, client.ObjectKey{Namespace: made.Namespace, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
+					return apierrors.NewForbidden(corev1.Resource("pods"), made.Name, err)
+				}
 				n.run(made)
 			case *corev1.Service:
 				made.Spec.ClusterIP = "10.96.0.10"
 			}
 			return c.Create(ctx, o, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, o, options...)
+			if made, ok := o.(*corev1.ServiceAccount); ok && apierrors.IsNotFound(err) { // Kubernetes makes it a moment later
+				made.Namespace, made.Name = key.Namespace, key.Name
+				return errors.Join(err, c.Create(ctx, made))
+			}
+			return err
 		},
 	})
 	n.manager = func(ctx context.Context, c client.Client, written client.Object) error {

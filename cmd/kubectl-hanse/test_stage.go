@@ -132,6 +132,7 @@ func (s *stage) set(ctx context.Context, plan stagePlan) error {
 	return nil
 }
 
+// makeNamespace makes one in which pods can be created: until its service account is there the API server refuses them.
 func (s *stage) makeNamespace(ctx context.Context, prefix string) (string, error) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: map[string]string{
 		stageLabel: stageName, "pod-security.kubernetes.io/enforce": "privileged", // a pod in the network of a node is
@@ -140,7 +141,11 @@ func (s *stage) makeNamespace(ctx context.Context, prefix string) (string, error
 		return "", fmt.Errorf("create a namespace for the test: %w", err)
 	}
 	s.namespaces = append(s.namespaces, ns.Name)
-	return ns.Name, nil
+	wait, cancel := context.WithTimeout(ctx, s.settling)
+	defer cancel()
+	return ns.Name, install.Until(wait, "the service account of namespace "+ns.Name, func(ctx context.Context) (bool, error) {
+		return read(ctx, s.client, ns.Name, "default", &corev1.ServiceAccount{})
+	})
 }
 
 func (s *stage) setHome(ctx context.Context, namespace string, plan stagePlan) error {
