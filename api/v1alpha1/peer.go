@@ -79,7 +79,7 @@ type PeerLimits struct {
 	// resources are how much the pods and claims of the peer may ask for, all namespaces together: cpu, memory, pods,
 	// ephemeral-storage, or any other resource, such as nvidia.com/gpu. A pod counts by what it asks for (sidecars and
 	// overhead included) until it has completed. storage is what the peer's claims may ask for. What is not named is not
-	// limited.
+	// limited. If the peer is a broker, they also bound what all members together have reserved through it.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(name, !name.startsWith('requests.') && !name.startsWith('limits.'))",message="name the resource itself, such as cpu: it is what pods ask for that is limited"

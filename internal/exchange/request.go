@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"gopkg.in/inf.v0"
@@ -18,6 +19,15 @@ func ReservationOf(peer, name, from string) (of, called string) {
 		return peer, name
 	}
 	return from, peer + "/" + name
+}
+
+// BrokerOf is the broker through which was asked what ReservationOf calls so, empty if the peer has asked itself.
+func BrokerOf(called string) string {
+	broker, _, relayed := strings.Cut(called, "/")
+	if !relayed {
+		return ""
+	}
+	return broker
 }
 
 // DemandOf returns what all replicas of all components ask for together, counted as pods are: see Count.

@@ -202,6 +202,42 @@ func TestReservationsAreForTheirPods(t *testing.T) {
 	}
 }
 
+// What members have reserved through a broker counts beside what others reserve through it, whatever peers they are to become.
+func TestReservedThroughABroker(t *testing.T) {
+	l := NewLedger()
+	set := func(broker, member string, cpu int64) {
+		of, called := ReservationOf(broker, member+".shop", member)
+		l.SetReserved(of, called, cores(cpu))
+	}
+	expect := func(broker, member string, own, others int64) {
+		t.Helper()
+		of, called := ReservationOf(broker, member+".shop", member)
+		has, beside := l.Untaken(of, called)
+		if has.Cpu().MilliValue() != own || beside.Cpu().MilliValue() != others {
+			t.Errorf("%s through %s: %s, others %s, want %d, %d", member, broker, has.Cpu(), beside.Cpu(), own, others)
+		}
+	}
+	l.SetReserved("hub", "shop", cores(1000)) // by the broker itself, as a consumer
+	set("hub", "kiel", 100)
+	set("hub", "riga", 20)
+	set("other", "riga", 3)
+	expect("hub", "kiel", 100, 20)
+	expect("hub", "riga", 20, 100)
+	expect("hub", "new", 0, 120)
+	expect("other", "kiel", 0, 3)
+	set("hub", "kiel", 50)
+	expect("hub", "riga", 20, 50)
+	set("hub", "kiel", 0)
+	set("hub", "riga", 0)
+	expect("hub", "kiel", 0, 0)
+	if own, others := l.Untaken("hub", "shop"); own.Cpu().MilliValue() != 1000 || !others.Cpu().IsZero() {
+		t.Errorf("the broker itself: %s, others %s", own.Cpu(), others.Cpu())
+	}
+	if len(l.relayed["hub"]) > 0 {
+		t.Errorf("%v is kept of what is gone", l.relayed)
+	}
+}
+
 func TestRefusalSaysWhatIsMissing(t *testing.T) {
 	l := NewLedger()
 	l.SetNode(node("a"))

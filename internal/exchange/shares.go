@@ -12,10 +12,11 @@ import (
 // to let one pod of one peer in costs the same however many pods, peers, Requests and nodes there are.
 type shares struct {
 	byPeer   map[string]*share
-	free     amounts // on all schedulable nodes together
-	underway amounts // what was let in and is not on a node yet, of all peers
-	promised amounts // what is guaranteed to peers or reserved for their Requests, used or not
-	locked   amounts // what is promised and not used yet, of all peers
+	free     amounts            // on all schedulable nodes together
+	underway amounts            // what was let in and is not on a node yet, of all peers
+	promised amounts            // what is guaranteed to peers or reserved for their Requests, used or not
+	locked   amounts            // what is promised and not used yet, of all peers
+	relayed  map[string]amounts // broker → what members have reserved through it
 }
 
 // share is that of one peer.
@@ -35,7 +36,9 @@ type reservation struct {
 }
 
 func newShares() shares {
-	return shares{byPeer: map[string]*share{}, free: amounts{}, underway: amounts{}, promised: amounts{}, locked: amounts{}}
+	return shares{
+		byPeer: map[string]*share{}, free: amounts{}, underway: amounts{}, promised: amounts{}, locked: amounts{}, relayed: map[string]amounts{},
+	}
 }
 
 func (r *reservation) untaken() amounts {
@@ -145,9 +148,29 @@ func (l *Ledger) SetReserved(peer, request string, all corev1.ResourceList) (cha
 			before := r.reserved
 			r.reserved = amountsOf(all)
 			changed = !maps.Equal(before, r.reserved)
+			l.relay(request, before, r.reserved)
 		})
 	})
 	return changed
+}
+
+// relay sums up what is reserved through a broker.
+func (s *shares) relay(request string, before, now amounts) {
+	broker := BrokerOf(request)
+	if broker == "" {
+		return
+	}
+	sum := s.relayed[broker]
+	if sum == nil {
+		sum = amounts{}
+		s.relayed[broker] = sum
+	}
+	sum.book(before, -1)
+	sum.book(now, 1)
+	maps.DeleteFunc(sum, func(_ corev1.ResourceName, amount int64) bool { return amount == 0 })
+	if len(sum) == 0 {
+		delete(s.relayed, broker)
+	}
 }
 
 // A Missing is how much of a resource there would have to be besides what there is.
@@ -183,15 +206,20 @@ func (l *Ledger) Reservable(peer, request string, these, margin corev1.ResourceL
 	return free
 }
 
-// Untaken returns what is reserved for the Request of the peer beyond what its pods have taken, and for the peer's other ones.
+// Untaken returns what is reserved for the Request of the peer beyond what its pods have taken, and for the peer's other ones. Beside what a
+// member asks for through a broker, others are what all members have reserved through that one.
 func (l *Ledger) Untaken(peer, request string) (own, others corev1.ResourceList) {
 	of, mine := l.find(peer, request)
-	if len(of.requests) == 0 {
+	beside := of.untaken
+	if broker := BrokerOf(request); broker != "" {
+		beside = l.relayed[broker]
+	}
+	if len(beside) == 0 {
 		return nil, nil
 	}
 	own, others = corev1.ResourceList{}, corev1.ResourceList{}
 	untaken := mine.untaken()
-	for name, all := range of.untaken {
+	for name, all := range beside {
 		own[name], others[name] = quantityOf(name, untaken[name]), quantityOf(name, all-untaken[name])
 	}
 	return own, others

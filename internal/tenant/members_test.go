@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,19 +23,26 @@ func broker() *v1alpha1.Peer {
 }
 
 // wismar is a member that is known through it, and ofWismar makes what lies in the tenant namespace of the broker what wismar asks.
-func wismar() *v1alpha1.Member {
-	return &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: "wismar"}, Spec: v1alpha1.MemberSpec{PublicKey: trust.PublicKeyOf(kielKey)}}
+func wismar() *v1alpha1.Member { return member("wismar") }
+
+func member(id string) *v1alpha1.Member {
+	return &v1alpha1.Member{ObjectMeta: metav1.ObjectMeta{Name: id}, Spec: v1alpha1.MemberSpec{PublicKey: trust.PublicKeyOf(kielKey)}}
 }
 
-func ofWismar(asked client.Object) { asked.SetLabels(map[string]string{v1alpha1.LabelFrom: "wismar"}) }
+func ofWismar(asked client.Object) { ofMember(asked, "wismar") }
 
-// signsFor has lubeck sign what it asks, or wismar if that asks through it.
+func ofMember(asked client.Object, id string) {
+	asked.SetLabels(map[string]string{v1alpha1.LabelFrom: id})
+}
+
+// signsFor has lubeck sign what it asks, or a member if that asks through it.
 func (c *counter) signsFor(asked client.Object, kind trust.StatementType, body any) *v1alpha1.SignedStatement {
 	c.Helper()
-	if asked.GetLabels()[v1alpha1.LabelFrom] == "" {
+	from := asked.GetLabels()[v1alpha1.LabelFrom]
+	if from == "" {
 		return c.signs(kind, body)
 	}
-	return c.signsWith(kielKey, kind, body, func(s *trust.Statement) { s.From = "wismar" })
+	return c.signsWith(kielKey, kind, body, func(s *trust.Statement) { s.From = from })
 }
 
 // introduced is the peer that wismar comes to be, through the broker that is called lubeck.
@@ -64,8 +72,13 @@ func (c *counter) asksItself(cpu string) *v1alpha1.Request {
 
 func (c *counter) asksThroughTheBroker(cpu string) *v1alpha1.Request {
 	c.Helper()
-	return c.ask("wismar.shop", cpu, func(r *v1alpha1.Request) {
-		ofWismar(r)
+	return c.memberAsks("wismar", cpu)
+}
+
+func (c *counter) memberAsks(id, cpu string) *v1alpha1.Request {
+	c.Helper()
+	return c.ask(id+".shop", cpu, func(r *v1alpha1.Request) {
+		ofMember(r, id)
 		r.Spec.ExpirationTime = metav1.NewTime(c.Clock.Now().Add(10 * time.Minute))
 	})
 }
@@ -97,6 +110,32 @@ func TestAPeerThatIsRefusedKeepsTheRoomOfTheMember(t *testing.T) {
 	if c.fits("lubeck", "", "2") {
 		t.Error("the room of the member is others'")
 	}
+}
+
+// The limits of a broker's Peer hold for all that its members reserve, whatever there is: who lets a broker in need not know how many members
+// it has.
+func TestMembersHaveTheirBrokersLimitsTogether(t *testing.T) {
+	limited := broker()
+	limited.Spec.AcceptMembers = []string{"*"}
+	limited.Spec.Limits = &v1alpha1.PeerLimits{Resources: testkit.Quantities("cpu", "3")}
+	c := newCounter(t, limited, wismar(), member("rostock"))
+	c.expect(c.memberAsks("wismar", "2"), v1alpha1.RequestAcknowledged, "2", v1alpha1.ReasonReserved, "is reserved")
+	c.expect(c.memberAsks("rostock", "2"), v1alpha1.RequestRefused, "0", v1alpha1.ReasonLimitExceeded, "all clusters that ask through this broker")
+
+	// What one has already does not stand against it, in what it asks or is offered.
+	c.expect(c.memberAsks("wismar", "3"), v1alpha1.RequestAcknowledged, "3", v1alpha1.ReasonReserved, "is reserved")
+	for id, free := range map[string]string{"wismar": "3", "rostock": "0"} {
+		quoted := &v1alpha1.Quote{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: id + ".shop"}}
+		ofMember(quoted, id)
+		left := c.pods.ledger.free(reservationOf(quoted), testkit.Quantities("cpu", "4"), limited.Spec.Limits.Resources)[corev1.ResourceCPU]
+		if left.String() != free {
+			t.Errorf("%s is offered %s, want %s", id, left.String(), free)
+		}
+	}
+
+	// As a peer it has limits of its own, and what it has is not the broker's any more.
+	c.expect(c.asksItself("3"), v1alpha1.RequestAcknowledged, "3", v1alpha1.ReasonReserved, "is reserved")
+	c.expect(c.memberAsks("rostock", "1"), v1alpha1.RequestAcknowledged, "1", v1alpha1.ReasonReserved, "is reserved")
 }
 
 func TestTheRoomOfAMemberEnds(t *testing.T) {

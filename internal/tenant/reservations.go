@@ -67,10 +67,13 @@ func (l *ledger) reserveFor(of requestKey, demand, told, limits corev1.ResourceL
 	lacks := quota.SubtractWithNonNegativeResult(demand, quota.Mask(l.taken[of], quota.ResourceNames(demand)))
 	more := quota.Mask(lacks, quota.ResourceNames(grown(lacks, own)))
 	if name, is := beyond(limits, more, quota.Add(l.used[of.peer], others)); is {
-		asked, limit := demand[name], limits[name]
+		asked, limit, whose := demand[name], limits[name], "this cluster"
+		if exchange.BrokerOf(of.name) != "" {
+			whose = "all clusters that ask through this broker"
+		}
 		return &refusal{reason: v1alpha1.ReasonLimitExceeded, message: fmt.Sprintf(
-			"The Request asks for %s of %s, for which the provider's limit of %s for this cluster has no room: ask for less, or have the limit raised",
-			asked.String(), name, limit.String())}
+			"The Request asks for %s of %s, for which the provider's limit of %s for %s has no room: ask for less, or have the limit raised",
+			asked.String(), name, limit.String(), whose)}
 	}
 	if missing := l.room.Reserve(of.peer, of.name, quota.Max(demand, told)); missing != nil {
 		asked := demand[missing.Resource]
