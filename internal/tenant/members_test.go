@@ -102,6 +102,19 @@ func TestAMemberReservesThroughItsBroker(t *testing.T) {
 	}
 }
 
+// A manager that was killed after it had acknowledged the Request of the peer, and before it deleted that of the member, holds the room once.
+func TestTheRequestOfAMemberGoesAfterARestart(t *testing.T) {
+	c := newCounter(t, broker(), wismar())
+	left := c.asksThroughTheBroker("3")
+	c.asksItself("3")
+	left.ResourceVersion = ""
+	c.Home.Put(left)
+	c.Reconcile(c.requests, v1alpha1.TenantNamespace("wismar"), "shop")
+	if c.Home.Find(&v1alpha1.Request{}, left.Namespace, left.Name) {
+		t.Error("it is kept beside that of the peer")
+	}
+}
+
 // A peer that asks for more than there is keeps what it had as a member.
 func TestAPeerThatIsRefusedKeepsTheRoomOfTheMember(t *testing.T) {
 	c := newCounter(t, broker(), wismar())

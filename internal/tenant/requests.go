@@ -161,10 +161,10 @@ func (r *requestReconciler) endOfMember(ctx context.Context, seen *requestAnswer
 	return reconcile.Result{}, r.remove(ctx, seen.asked)
 }
 
-// endBeside deletes the Request by which the peer has asked for the same as a member, when it has the room by its own. A manager that is
-// killed before leaves it until its time is over.
+// endBeside deletes the Request by which the peer has asked for the same as a member, when it has the room by its own: also the one that a manager
+// has left that was killed meanwhile.
 func (r *requestReconciler) endBeside(ctx context.Context, seen *requestAnswer) error {
-	if !seen.decided || seen.status.Phase != v1alpha1.RequestAcknowledged || seen.relayed().Name == "" {
+	if seen.status.Phase != v1alpha1.RequestAcknowledged || seen.relayed().Name == "" {
 		return nil
 	}
 	relayed, err := local.Find(ctx, r.client, seen.relayed(), &v1alpha1.Request{})
