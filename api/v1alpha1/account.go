@@ -49,6 +49,12 @@ type AccountCount struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Entries []AccountEntry `json:"entries,omitempty"`
+
+	// signed is how the cluster that has counted has signed countedUntil and entries, for the other one. Without it, or if it is signed
+	// by another key than the one that is pinned for that cluster, the other one does not take this for its count.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.statement.size() <= 1024",message="the statement has at most 1024 characters"
+	Signed *SignedStatement `json:"signed,omitempty"`
 }
 
 // AccountEntry is what one application has used.
@@ -88,7 +94,7 @@ type AccountEntry struct {
 // AccountStatus is what the provider has counted, and whether the two agree.
 type AccountStatus struct {
 	// conditions: Agreed (consumer and provider have counted the same, but for 2 % or 0.02 unit hours of each resource, and for 2 % or
-	// 0.01 of the cost; Unknown while one of them has not counted) and Ready (the same).
+	// 0.01 of the cost; Unknown while one of them has not counted, or has not signed its count) and Ready (the same).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -97,6 +97,6 @@ func (f *managerFlags) addMarket(mgr manager.Manager, links *peers.Links) error 
 func (f *managerFlags) addAccounts(mgr manager.Manager, links *peers.Links) error {
 	return accounts.SetupWithManager(mgr, accounts.Config{
 		Client: mgr.GetClient(), Links: links, Events: mgr.GetEventRecorder("hanse-accounts"), Clock: f.clock,
-		ClusterID: f.peering.ClusterID, Period: f.accounts,
+		ClusterID: f.peering.ClusterID, Key: f.peering.ClusterKey, Period: f.accounts,
 	})
 }

@@ -1,6 +1,8 @@
 package accounts
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/peers/peerstest"
 	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 const (
@@ -26,6 +29,18 @@ const (
 	// toCount is how long after the end of a period all of it is counted.
 	toCount = DefaultPeriod * 3 / 10
 )
+
+var (
+	lubeckKey  = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	hamburgKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{2}, ed25519.SeedSize))
+)
+
+// providerPeer is hamburg, as lubeck knows it.
+func providerPeer() *v1alpha1.Peer {
+	peer := testkit.Peer("hamburg", v1alpha1.RoleProvider)
+	peer.Spec.PublicKey = trust.PublicKeyOf(hamburgKey)
+	return peer
+}
 
 // world is a consumer, lubeck, and a provider, hamburg, each with an accountant of its own.
 type world struct {
@@ -42,7 +57,8 @@ func newWorld(t *testing.T) *world {
 	w.here, w.there = w.Home, w.Away
 	w.way = w.links.Add("hamburg", v1alpha1.TenantNamespace("lubeck"), w.there.Client)
 	w.there.Client = w.way.Client
-	provider, consumer := testkit.Peer("hamburg", v1alpha1.RoleProvider), testkit.Peer("lubeck", v1alpha1.RoleConsumer)
+	provider, consumer := providerPeer(), testkit.Peer("lubeck", v1alpha1.RoleConsumer)
+	consumer.Spec.PublicKey = trust.PublicKeyOf(lubeckKey)
 	link := w.links.Link(provider)
 	if err := link.Mappings().WaitForSync(t.Context()); err != nil {
 		t.Fatal(err)
@@ -61,11 +77,11 @@ func newWorld(t *testing.T) *world {
 
 // start starts both managers, with nothing in their memory.
 func (w *world) start() {
-	made := func(c client.Client, id string, links *peers.Links) *accountant {
-		return newAccountant(Config{Client: c, Links: links, Events: w.Events, Clock: w.Clock, ClusterID: id, Period: DefaultPeriod})
+	made := func(c client.Client, id string, key ed25519.PrivateKey) *accountant {
+		return newAccountant(Config{Client: c, Links: w.links.Links, Events: w.Events, Clock: w.Clock, ClusterID: id, Key: key, Period: DefaultPeriod})
 	}
-	w.consumer = made(w.here.Client, "lubeck-id", w.links.Links)
-	w.provider = made(w.there.Client, "hamburg-id", w.links.Links)
+	w.consumer = made(w.here.Client, "lubeck-id", lubeckKey)
+	w.provider = made(w.there.Client, "hamburg-id", hamburgKey)
 }
 
 // noQueue takes what nobody looks at: tests reconcile by themselves.
@@ -331,7 +347,7 @@ func TestConfigIsValidated(t *testing.T) {
 	} {
 		w := testkit.NewWorld(t)
 		c := Config{
-			Client: w.Home.Client, Links: &peers.Links{}, Events: events.NewFakeRecorder(1), Clock: w.Clock, ClusterID: "a", Period: period,
+			Client: w.Home.Client, Links: &peers.Links{}, Events: events.NewFakeRecorder(1), Clock: w.Clock, ClusterID: "a", Key: lubeckKey, Period: period,
 		}
 		if err := c.Validate(); (err == nil) != good {
 			t.Errorf("%s: %v", period, err)

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"hash/fnv"
 	"time"
@@ -46,16 +47,17 @@ type Config struct {
 	// Events tells administrators of counts that differ.
 	Events events.EventRecorder
 	Clock  clock.PassiveClock
-	// ClusterID is the id of this cluster, which names its own advertisements.
+	// ClusterID is the id of this cluster, which names its own advertisements, and Key the one by which it signs its counts.
 	ClusterID string
+	Key       ed25519.PrivateKey
 	// Period is how often what was counted is written down.
 	Period time.Duration
 }
 
 // Validate reports what is missing or wrong.
 func (c *Config) Validate() error {
-	if c.Client == nil || c.Links == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" {
-		return errors.New("accounts: Client, Links, Events, Clock and ClusterID are needed")
+	if c.Client == nil || c.Links == nil || c.Events == nil || c.Clock == nil || c.ClusterID == "" || c.Key == nil {
+		return errors.New("accounts: Client, Links, Events, Clock, ClusterID and Key are needed")
 	}
 	if c.Period < leastPeriod || c.Period%time.Second != 0 || day%c.Period != 0 {
 		return errors.New("the accounting period must be a whole number of seconds that divides a day, such as 5m")

@@ -40,6 +40,9 @@ func (a *accountant) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := a.count(ctx, seen, until); err != nil {
 		return reconcile.Result{}, err
 	}
+	if err := a.sign(seen); err != nil {
+		return reconcile.Result{}, err
+	}
 	a.compare(seen)
 	err = errors.Join(a.store(ctx, seen), a.claim(ctx, seen), a.cleanUp(ctx, seen))
 	if err != nil {

@@ -70,10 +70,11 @@ func (a *accountant) prices(ctx context.Context, seen *books) (*v1alpha1.Prices,
 // compare has each Account say whether the two sides agree.
 func (a *accountant) compare(seen *books) {
 	for _, account := range seen.current() {
-		agreed := exchange.CompareCounts(&account.Spec.AccountCount, &account.Status.AccountCount, account.Day(), a.Period)
+		compare := a.compareWithConsumer
 		if seen.direction == v1alpha1.AccountBorrowed {
-			agreed = a.compareWithProvider(seen, account)
+			compare = a.compareWithProvider
 		}
+		agreed := compare(seen, account)
 		said := meta.FindStatusCondition(account.Status.Conditions, v1alpha1.ConditionAgreed)
 		switch {
 		case agreed == nil && said != nil: // as before
@@ -90,6 +91,14 @@ func (a *accountant) compare(seen *books) {
 			})
 		}
 	}
+}
+
+// compareWithConsumer returns nil if nothing new can be said.
+func (a *accountant) compareWithConsumer(seen *books, account *v1alpha1.Account) *exchange.Agreement {
+	if agreed := a.unsigned(seen, account, &account.Spec.AccountCount); agreed != nil {
+		return agreed
+	}
+	return exchange.CompareCounts(&account.Spec.AccountCount, &account.Status.AccountCount, account.Day(), a.Period)
 }
 
 // compareWithProvider takes over what the provider has counted, if it is a count. It returns nil if nothing new can be said.
@@ -110,6 +119,9 @@ func (a *accountant) compareWithProvider(seen *books, account *v1alpha1.Account)
 		return unknown(v1alpha1.ReasonNotCounted, "The provider shows no Accounts: it may run an older version of Hanse")
 	case theirs == nil:
 		return nil
+	}
+	if agreed := a.unsigned(seen, account, &theirs.Status.AccountCount); agreed != nil {
+		return agreed
 	}
 	if err := exchange.CheckCount(&theirs.Status.AccountCount, account.Day()); err == nil {
 		account.Status.AccountCount = theirs.Status.AccountCount

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"crypto/ed25519"
 	"testing"
 	"time"
 
@@ -9,7 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/exchange"
+	"github.com/hanse-dev/hanse/internal/peers"
 	"github.com/hanse-dev/hanse/internal/testkit"
+	"github.com/hanse-dev/hanse/internal/trust"
 )
 
 func TestNobodyDisagreesByAnOutage(t *testing.T) {
@@ -89,6 +93,102 @@ func TestAHostileConsumerIsTold(t *testing.T) {
 	}
 }
 
+// Who holds the session of the consumer, and not its key, cannot say what it has used; nor can who may write at the provider say what that one
+// has counted.
+func TestACountIsThePeersOnlyIfItHasSignedIt(t *testing.T) {
+	resigned := func(change func(*trust.Statement, *exchange.SignedCount), key ed25519.PrivateKey) func(*world, *v1alpha1.AccountCount) {
+		return func(w *world, c *v1alpha1.AccountCount) {
+			body, err := exchange.CountToSign(c, "consumer", testkit.Noon)
+			said := trust.Statement{Type: trust.Account, From: "lubeck-id", To: "hamburg-id", Sequence: 1, Expires: w.Clock.Now().Add(time.Hour)}
+			change(&said, &body)
+			if err == nil {
+				c.Signed, err = trust.SignStatement(key, said, body)
+			}
+			if err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		by     func(*world, *v1alpha1.AccountCount)
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"less was used":      {func(_ *world, c *v1alpha1.AccountCount) { c.Entries[0].Used["cpu"] = "0.4" }, metav1.ConditionFalse, v1alpha1.ReasonForged},
+		"it is another hour": {func(_ *world, c *v1alpha1.AccountCount) { c.CountedUntil.Time = c.CountedUntil.Add(time.Minute) }, metav1.ConditionFalse, v1alpha1.ReasonForged},
+		"it is not signed":   {func(_ *world, c *v1alpha1.AccountCount) { c.Signed = nil }, metav1.ConditionUnknown, v1alpha1.ReasonUnsigned},
+		"by another key":     {resigned(func(*trust.Statement, *exchange.SignedCount) {}, hamburgKey), metav1.ConditionFalse, v1alpha1.ReasonForged},
+		"for another":        {resigned(func(s *trust.Statement, _ *exchange.SignedCount) { s.To = "riga-id" }, lubeckKey), metav1.ConditionFalse, v1alpha1.ReasonMisaddressed},
+		"as the provider": {
+			resigned(func(_ *trust.Statement, c *exchange.SignedCount) { c.By = "provider" }, lubeckKey), metav1.ConditionFalse, v1alpha1.ReasonForged,
+		},
+		"of another day": {
+			resigned(func(_ *trust.Statement, c *exchange.SignedCount) { c.Day = "2001-01-01" }, lubeckKey), metav1.ConditionFalse, v1alpha1.ReasonForged,
+		},
+		"another statement": {resigned(func(s *trust.Statement, _ *exchange.SignedCount) { s.Type = trust.Quote }, lubeckKey), metav1.ConditionFalse, v1alpha1.ReasonMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.runs("web", "6", testkit.Noon)
+			w.periods(1)
+			w.expectBothAgree()
+			lied := w.lent()
+			test.by(w, &lied.Spec.AccountCount)
+			if err := w.there.Client.Update(t.Context(), lied); err != nil {
+				t.Fatal(err)
+			}
+			refused := peers.StatementsRefused.WithLabelValues("lubeck", test.reason)
+			before := testkit.Counted(t, refused)
+			for range 2 {
+				w.Reconcile(w.provider, "lent", "lubeck")
+			}
+			w.expectAgreed(w.lent(), test.status, test.reason, "the count of the consumer")
+			if more := testkit.Counted(t, refused) - before; more != 1 {
+				t.Errorf("it counts %d times", more)
+			}
+			w.periods(1)
+			w.expectBothAgree() // the consumer has said it anew
+		})
+	}
+	t.Run("what the provider has counted", func(t *testing.T) {
+		w := newWorld(t)
+		w.runs("web", "6", testkit.Noon)
+		w.periods(1)
+		before, lied := w.borrowed().Status.AccountCount, w.lent()
+		lied.Status.Entries[0].Used["cpu"] = "7"
+		if err := w.there.Client.Status().Update(t.Context(), lied); err != nil {
+			t.Fatal(err)
+		}
+		w.Reconcile(w.consumer, "borrowed", "hamburg")
+		w.expectAgreed(w.borrowed(), metav1.ConditionFalse, v1alpha1.ReasonForged, "the count of the provider")
+		if diff := cmp.Diff(before, w.borrowed().Status.AccountCount); diff != "" {
+			t.Errorf("it was copied:\n%s", diff)
+		}
+	})
+}
+
+// What was signed of a count can be proven to others, from what either side keeps of it.
+func TestWhatIsKeptProvesWhatWasSigned(t *testing.T) {
+	w := newWorld(t)
+	w.runs("web", "6", testkit.Noon)
+	w.periods(1)
+	for _, account := range []*v1alpha1.Account{w.lent(), w.borrowed()} {
+		for by, count := range map[string]*v1alpha1.AccountCount{"consumer": &account.Spec.AccountCount, "provider": &account.Status.AccountCount} {
+			from, to, key := "lubeck-id", "hamburg-id", lubeckKey
+			if by == "provider" {
+				from, to, key = to, from, hamburgKey
+			}
+			body, err := exchange.CountToSign(count, by, testkit.Noon)
+			if err == nil {
+				_, err = trust.Expected{Type: trust.Account, From: from, Pinned: trust.PublicKeyOf(key), To: to, Same: body.Same}.Verify(count.Signed)
+			}
+			if err != nil {
+				t.Errorf("%s, of the %s: %v", account.Name, by, err)
+			}
+		}
+	}
+}
+
 func TestAPeerWithoutAccounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*world, *v1alpha1.Peer)
@@ -102,7 +202,7 @@ func TestAPeerWithoutAccounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.runs("web", "6", testkit.Noon.Add(time.Minute))
-			peer := testkit.Peer("hamburg", v1alpha1.RoleProvider)
+			peer := providerPeer()
 			test.change(w, peer)
 			w.here.Put(peer)
 			w.periods(1)

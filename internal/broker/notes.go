@@ -75,7 +75,7 @@ func (n *notes) relayed(message client.ObjectKey, said *trust.Statement, now tim
 		}
 	case trust.Release:
 		n.drop(message, now)
-	case trust.Marks: // which members do not say
+	case trust.Marks, trust.Account: // which members do not say to each other through it
 	}
 	if n.changed != nil {
 		n.changed()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -221,11 +220,7 @@ func refusedSo(t testing.TB) map[string]int {
 		v1alpha1.ReasonForged, v1alpha1.ReasonStale, v1alpha1.ReasonMalformed, v1alpha1.ReasonMisaddressed, v1alpha1.ReasonExpired,
 		v1alpha1.ReasonUnknownMember, v1alpha1.ReasonRecipientFull,
 	} {
-		metric := &dto.Metric{}
-		if err := peers.StatementsRefused.WithLabelValues("hamburg", reason).Write(metric); err != nil {
-			t.Fatal(err)
-		}
-		counts[reason] = int(metric.GetCounter().GetValue())
+		counts[reason] = testkit.Counted(t, peers.StatementsRefused.WithLabelValues("hamburg", reason))
 	}
 	return counts
 }

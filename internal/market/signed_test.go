@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -77,13 +76,9 @@ func (w *world) sequenceOf(peer string, signed *v1alpha1.SignedStatement) int64 
 }
 
 // refusedSo is how many statements of the peer were refused for the reason so far.
-func refusedSo(t *testing.T, peer, reason string) float64 {
+func refusedSo(t *testing.T, peer, reason string) int {
 	t.Helper()
-	metric := &dto.Metric{}
-	if err := peers.StatementsRefused.WithLabelValues(peer, reason).Write(metric); err != nil {
-		t.Fatal(err)
-	}
-	return metric.GetCounter().GetValue()
+	return testkit.Counted(t, peers.StatementsRefused.WithLabelValues(peer, reason))
 }
 
 // forges changes what lies at the peer.

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,13 +85,9 @@ func TestWhatIsNotSignedAsItShouldBe(t *testing.T) {
 }
 
 // refusedSo is how many statements of lubeck were refused for the reason so far.
-func refusedSo(t *testing.T, reason string) float64 {
+func refusedSo(t *testing.T, reason string) int {
 	t.Helper()
-	metric := &dto.Metric{}
-	if err := peers.StatementsRefused.WithLabelValues("lubeck", reason).Write(metric); err != nil {
-		t.Fatal(err)
-	}
-	return metric.GetCounter().GetValue()
+	return testkit.Counted(t, peers.StatementsRefused.WithLabelValues("lubeck", reason))
 }
 
 func TestWhatIsNotSigned(t *testing.T) {

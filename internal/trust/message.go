@@ -49,6 +49,8 @@ const (
 	Acknowledgement StatementType = "Acknowledgement"
 	// Release gives a member back what was asked of it by a Request: the body is an exchange.SignedRelease.
 	Release StatementType = "Release"
+	// Account tells a peer what was used on a day: the body is an exchange.SignedCount.
+	Account StatementType = "Account"
 )
 
 // A Statement is what one cluster says to another, or to all members of a broker, through somebody who is not to be trusted.

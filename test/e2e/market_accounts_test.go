@@ -155,7 +155,8 @@ func TestAccountsAgree(t *testing.T) {
 	}
 }
 
-// A consumer that claims to have used something else than its provider has counted is told so, and so is the provider.
+// A consumer that claims to have used something else than its provider has counted is told so, and so is the provider. Nobody claims
+// anything in its name.
 func TestAccountsDisagree(t *testing.T) {
 	ctx := market(t)
 	countAnew(t)
@@ -186,5 +187,29 @@ func TestAccountsDisagree(t *testing.T) {
 		return err
 	})
 	claims(-100)
+	awaitAgreed(t, metav1.ConditionTrue, "")
+
+	t.Run("said without the consumer's key", func(t *testing.T) {
+		lubeck.pause(t, "manager") // which would write its own count again
+		eventually(t, "somebody writes in lubeck's name at hamburg", func(ctx context.Context) error {
+			lent, err := hamburg.accountOf(ctx, v1alpha1.AccountLent, lubeck)
+			if err != nil {
+				return err
+			}
+			lent.Spec.Entries[0].Used[corev1.ResourceCPU] = "0.000000001"
+			return hamburg.Update(ctx, lent)
+		})
+		eventually(t, "hamburg does not believe it", func(ctx context.Context) error {
+			lent, err := hamburg.accountOf(ctx, v1alpha1.AccountLent, lubeck)
+			if err != nil {
+				return err
+			}
+			said := meta.FindStatusCondition(lent.Status.Conditions, v1alpha1.ConditionAgreed)
+			if said == nil || said.Reason != v1alpha1.ReasonForged || !strings.Contains(said.Message, "the count of the consumer") {
+				err = fmt.Errorf("it says %+v", said)
+			}
+			return err
+		})
+	})
 	awaitAgreed(t, metav1.ConditionTrue, "")
 }
