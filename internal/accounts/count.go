@@ -101,7 +101,7 @@ func (a *accountant) compareWithConsumer(seen *books, account *v1alpha1.Account)
 	return exchange.CompareCounts(&account.Spec.AccountCount, &account.Status.AccountCount, account.Day(), a.Period)
 }
 
-// compareWithProvider takes over what the provider has counted, if it is a count. It returns nil if nothing new can be said.
+// compareWithProvider takes over what the provider has counted, if it is a count that it has signed. It returns nil if nothing new can be said.
 func (a *accountant) compareWithProvider(seen *books, account *v1alpha1.Account) *exchange.Agreement {
 	unknown := func(reason, message string) *exchange.Agreement {
 		return &exchange.Agreement{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
@@ -123,8 +123,8 @@ func (a *accountant) compareWithProvider(seen *books, account *v1alpha1.Account)
 	if agreed := a.unsigned(seen, account, &theirs.Status.AccountCount); agreed != nil {
 		return agreed
 	}
-	if err := exchange.CheckCount(&theirs.Status.AccountCount, account.Day()); err == nil {
-		account.Status.AccountCount = theirs.Status.AccountCount
+	if count := &theirs.Status.AccountCount; count.CountedUntil != nil && exchange.CheckCount(count, account.Day()) == nil {
+		account.Status.AccountCount = *count
 	}
 	return exchange.CompareCounts(&account.Spec.AccountCount, &theirs.Status.AccountCount, account.Day(), a.Period)
 }

@@ -150,21 +150,35 @@ func TestACountIsThePeersOnlyIfItHasSignedIt(t *testing.T) {
 			w.expectBothAgree() // the consumer has said it anew
 		})
 	}
-	t.Run("what the provider has counted", func(t *testing.T) {
-		w := newWorld(t)
-		w.runs("web", "6", testkit.Noon)
-		w.periods(1)
-		before, lied := w.borrowed().Status.AccountCount, w.lent()
-		lied.Status.Entries[0].Used["cpu"] = "7"
-		if err := w.there.Client.Status().Update(t.Context(), lied); err != nil {
-			t.Fatal(err)
-		}
-		w.Reconcile(w.consumer, "borrowed", "hamburg")
-		w.expectAgreed(w.borrowed(), metav1.ConditionFalse, v1alpha1.ReasonForged, "the count of the provider")
-		if diff := cmp.Diff(before, w.borrowed().Status.AccountCount); diff != "" {
-			t.Errorf("it was copied:\n%s", diff)
-		}
-	})
+}
+
+func TestWhatTheProviderHasNotSignedIsNotCopied(t *testing.T) {
+	for name, test := range map[string]struct {
+		by     func(*v1alpha1.AccountCount)
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"more was used":   {func(c *v1alpha1.AccountCount) { c.Entries[0].Used["cpu"] = "7" }, metav1.ConditionFalse, v1alpha1.ReasonForged},
+		"until no time":   {func(c *v1alpha1.AccountCount) { c.CountedUntil, c.Signed = nil, nil }, metav1.ConditionUnknown, v1alpha1.ReasonUnsigned},
+		"nothing at all":  {func(c *v1alpha1.AccountCount) { *c = v1alpha1.AccountCount{Signed: c.Signed} }, metav1.ConditionUnknown, v1alpha1.ReasonNotCounted},
+		"nothing is used": {func(c *v1alpha1.AccountCount) { c.Entries = nil }, metav1.ConditionFalse, v1alpha1.ReasonForged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.runs("web", "6", testkit.Noon)
+			w.periods(1)
+			before, lied := w.borrowed().Status.AccountCount, w.lent()
+			test.by(&lied.Status.AccountCount)
+			if err := w.there.Client.Status().Update(t.Context(), lied); err != nil {
+				t.Fatal(err)
+			}
+			w.Reconcile(w.consumer, "borrowed", "hamburg")
+			w.expectAgreed(w.borrowed(), test.status, test.reason, "he provider")
+			if diff := cmp.Diff(before, w.borrowed().Status.AccountCount); diff != "" {
+				t.Errorf("it was copied:\n%s", diff)
+			}
+		})
+	}
 }
 
 // What was signed of a count can be proven to others, from what either side keeps of it.

@@ -51,7 +51,7 @@ func (a *accountant) sign(seen *books) error {
 // unsigned says why what lies there is not the count of the peer for our Account, nil if the peer has signed it, or it is no count whoever has
 // written it.
 func (a *accountant) unsigned(seen *books, account *v1alpha1.Account, count *v1alpha1.AccountCount) *exchange.Agreement {
-	if count.CountedUntil == nil || exchange.CheckCount(count, account.Day()) != nil {
+	if isNothing := count.CountedUntil == nil && len(count.Entries) == 0; isNothing || exchange.CheckCount(count, account.Day()) != nil {
 		return nil
 	}
 	_, by := seen.sides()
