@@ -133,9 +133,6 @@ func (m *member) answerFor(ctx context.Context, seen *scene, from *v1alpha1.Memb
 
 // answerIn is our answer, if it is one to that question: else it is what was answered before.
 func (m *member) answerIn(ours *v1alpha1.SignedStatement, from *v1alpha1.Member, asked *v1alpha1.SignedStatement) *v1alpha1.SignedStatement {
-	if ours == nil {
-		return nil
-	}
 	question, err := trust.VerifyStatement(asked, m.ClusterID)
 	answer, wrong := trust.VerifyStatement(ours, from.Name)
 	if errors.Join(err, wrong) != nil || !m.isOurs(answer) || answeredBy(answer) != question.Sequence {
@@ -171,11 +168,9 @@ func (m *member) released(ctx context.Context, seen *scene, _ *v1alpha1.Message,
 	if err != nil || there == nil || there.Labels[v1alpha1.LabelFrom] != from.Name {
 		return err
 	}
-	if there.Spec.Signed != nil {
-		asked, err := trust.VerifyStatement(there.Spec.Signed, m.ClusterID)
-		if err == nil && asked.Sequence > said.Sequence { // it was asked for again since
-			return nil
-		}
+	asked, err := trust.VerifyStatement(there.Spec.Signed, m.ClusterID)
+	if err == nil && asked.Sequence > said.Sequence { // it was asked for again since
+		return nil
 	}
 	if err := m.Client.Delete(ctx, there.DeepCopy(), client.Preconditions{UID: &there.UID}); local.IgnoreStale(err) != nil {
 		return fmt.Errorf("release what member %s has asked for: %w", from.Name, err)

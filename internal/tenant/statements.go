@@ -107,9 +107,6 @@ func (s *statements) answer(said trust.Statement, before *v1alpha1.SignedStateme
 // sequenceOf is that of the statement that lies there, whatever it is worth, 0 if it cannot be read: an answer, also with no, names what it
 // answers.
 func (s *statements) sequenceOf(signed *v1alpha1.SignedStatement) int64 {
-	if signed == nil {
-		return 0
-	}
 	said, err := trust.VerifyStatement(signed, s.clusterID)
 	if err != nil {
 		return 0

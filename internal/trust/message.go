@@ -130,10 +130,13 @@ func ReadStatement(signed *v1alpha1.SignedStatement, to string, now time.Time) (
 	return s, nil
 }
 
-// VerifyStatement reads a statement, and checks that whoever has the key in it has signed it, and that it is for the cluster of that id.
+// VerifyStatement reads a statement, which may be nil, and checks that whoever has the key in it has signed it, and that it is for the cluster of that id.
 // Whether it holds now is checked by JudgeTime, and whether that key is the one of the cluster that it speaks for by Judge. The error is
 // a Refusal.
 func VerifyStatement(signed *v1alpha1.SignedStatement, to string) (*Statement, error) {
+	if signed == nil {
+		return nil, refusal(v1alpha1.ReasonUnsigned, "it is not signed")
+	}
 	if len(signed.Statement) > maxStatement {
 		return nil, refusal(v1alpha1.ReasonMalformed, "the statement is larger than %d bytes", maxStatement)
 	}
@@ -197,9 +200,6 @@ type Expected struct {
 // Verify reads a statement, which may be nil, and checks that it is what was expected. Whether it holds now is checked by JudgeTime. The
 // error is a Refusal.
 func (e Expected) Verify(signed *v1alpha1.SignedStatement) (*Statement, error) {
-	if signed == nil {
-		return nil, refusal(v1alpha1.ReasonUnsigned, "it is not signed")
-	}
 	s, err := VerifyStatement(signed, e.To)
 	if err != nil {
 		return nil, err
@@ -223,10 +223,7 @@ func (e Expected) Verify(signed *v1alpha1.SignedStatement) (*Statement, error) {
 func SignNext(
 	key ed25519.PrivateKey, now time.Time, s Statement, before *v1alpha1.SignedStatement, body any,
 ) (*v1alpha1.SignedStatement, error) {
-	var said *Statement
-	if before != nil {
-		said, _ = VerifyStatement(before, s.To)
-	}
+	said, _ := VerifyStatement(before, s.To)
 	s.Sequence = NextSequence(now, said)
 	if most := now.Add(maxStatementLife); s.Expires.After(most) {
 		s.Expires = most
