@@ -25,9 +25,9 @@ func TestTheDigestOfACountStays(t *testing.T) {
 		By: "consumer", Day: "2026-11-27", CountedUntil: "2026-11-27T12:00:00Z",
 		Entries: "ffc9dc3546ab0c472c685d522cfcae66005661a71e494a989a2a137adcbeb7e3",
 	}
-	got, err := CountToSign(count, "consumer", noon.Truncate(24*time.Hour))
-	if err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+	got := CountToSign(count, "consumer", noon.Truncate(24*time.Hour))
+	if got != want {
+		t.Errorf("%+v", got)
 	}
 	for body, wrong := range map[string]string{
 		`{"by":"consumer","day":"2026-11-27","countedUntil":"2026-11-27T12:00:00Z","entries":"` + want.Entries + `"}`: "",
