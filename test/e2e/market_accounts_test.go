@@ -153,6 +153,7 @@ func TestAccountsAgree(t *testing.T) {
 	}) {
 		t.Errorf("kubectl hanse account: %v\n%s", err, out)
 	}
+	lubeck.deleteAndWait(t, &corev1.Namespace{ObjectMeta: named(ns)}) // what still ran would begin anew at two moments when others count anew
 }
 
 // A consumer that claims to have used something else than its provider has counted is told so, and so is the provider. Nobody claims
