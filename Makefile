@@ -9,6 +9,10 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || 
 IMAGE   ?=
 # RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
 RUN     ?=
+# KEEP=1 keeps the clusters of stories for the next call.
+KEEP    ?=
+# RESULTS is the folder for JUnit files, and for the logs of stories.
+RESULTS ?= bin/results
 FUZZTIME ?= 2m
 # SEED and DURATION are those of the fault suite: another plan each time, for 3 minutes, unless they are given. DURATION is
 # also that of the attacks of a provider.
@@ -31,9 +35,7 @@ help: ## show this help
 
 .PHONY: demo
 demo: root ## two real clusters that share, and an application that spans them
-	@counter=$$(mktemp); trap 'rm -f "$$counter"' EXIT; \
-	steps=$$($(MAKE) -n programs | grep -o "testbed/progress '[^']*'" | sort -u | wc -l); \
-	PROGRESS=$$counter STEPS=$$steps $(MAKE) --no-print-directory programs
+	@$(MAKE) --no-print-directory programs
 	@hack/demo.sh up
 
 .PHONY: root
@@ -52,23 +54,47 @@ build: ## build bin/hanse and bin/kubectl-hanse
 	@testbed/progress 'hanse and kubectl-hanse' '3 min' $(GOBUILD) -o bin/ ./cmd/hanse ./cmd/kubectl-hanse
 
 .PHONY: testbed
-testbed: ## build bin/testbed, bin/kubectl and Kubernetes itself, from Go modules
+testbed: testbed-tools ## build bin/testbed, bin/kubectl and Kubernetes itself, from Go modules
 	@$(MAKE) --no-print-directory -C testbed clusters
 
+# They come first, since both clusters and images are made with them.
+.PHONY: testbed-tools
+testbed-tools:
+	@$(MAKE) --no-print-directory -C testbed $(abspath bin/testbed bin/scratch-image)
+
 .PHONY: image
-image: build ## make the container image bin/hanse.tar, without Docker
-	@$(MAKE) --no-print-directory -C testbed $(abspath bin/scratch-image)
+image: build testbed-tools ## make the container image bin/hanse.tar, without Docker
 	@hack/image.sh $(IMAGE)
 
 # The application of the tutorial and of a story, in an image of its own.
 bin/images/orders.tar: $(wildcard demo/orders/*.go) demo/orders/go.mod demo/orders/go.sum
 	@mkdir -p $(@D)
 	@testbed/progress 'the application Orders' '1 min' $(SHELL) -c "cd demo/orders && go build -v -trimpath -ldflags '-s -w' -o ../../bin/images/orders ."
-	@$(MAKE) --no-print-directory -C testbed $(abspath bin/scratch-image)
+	@$(MAKE) --no-print-directory testbed-tools
 	@bin/scratch-image -o $@ -tag hanse.dev/test/orders:v1 -file bin/images/orders=/orders -entrypoint /orders -user 65532
 
+# kubectl in an image, for pods that call the API server.
+bin/images/kubectl.tar: bin/kubectl
+	@mkdir -p $(@D)
+	@bin/scratch-image -o $@ -tag hanse.dev/test/kubectl:v1 -file bin/kubectl=/kubectl -entrypoint /kubectl
+
+.PHONY: skew-images
+skew-images: # Hanse that claims to be other versions
+	@hack/skew.sh v0.2.0 v0.3.0
+
+.PHONY: virtual-kubelet-suite
+virtual-kubelet-suite:
+	@hack/suite.sh
+
+# Kubernetes, Hanse and CoreDNS are built side by side: each downloads modules for a while, and a linker uses one core.
 .PHONY: programs
-programs: build testbed image
+programs: ## build all that clusters with Hanse consist of; it says how far it is
+	@counter=$$(mktemp); trap 'rm -f "$$counter"' EXIT; \
+	steps=$$($(MAKE) -n all-programs | grep -o "testbed/progress '[^']*'" | sort -u | wc -l); \
+	PROGRESS=$$counter STEPS=$$steps $(MAKE) --no-print-directory -j 3 all-programs
+
+.PHONY: all-programs
+all-programs: testbed build image
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## generate deepcopy functions and CRDs
@@ -101,45 +127,47 @@ unit: ## unit tests alone, with the race detector, for which a C compiler is ins
 	@$(MAKE) --no-print-directory -C testbed test
 
 .PHONY: test
-test: unit ## unit tests, then the stories on real clusters
-	@$(MAKE) --no-print-directory stories
-
-# One story of each capability: peering, advertisement, placement, offloading, the verbs of kubectl, survival.
-QUICK := ^(TestInviteJoinOneSided|TestAdvertisementBecomesVirtualNode|TestOverridesByCluster|TestDeploymentSpansClusters|TestKubectlVerbs|TestCutIsSeenAndHealed)$$
-
-.PHONY: test-quick
-test-quick: ## unit tests without the race detector, then one story of each capability
-	go test -trimpath $$(go list ./... | grep -v /test/e2e)
-	@$(MAKE) --no-print-directory stories RUN='$(QUICK)'
+test: root programs ## unit tests, then the core stories on real clusters: at least one for each capability
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory stories STORIES=-core
 
 .PHONY: e2e
-e2e: stories ## every story on real clusters and the testbed's own; RUN selects, KEEP=1 keeps the clusters
-	@if [ -z '$(RUN)' ]; then $(MAKE) --no-print-directory -C testbed test-e2e; fi
+e2e: programs ## every story on real clusters; RUN selects, KEEP=1 keeps the clusters
+	@$(MAKE) --no-print-directory stories
+
+.PHONY: e2e-rest
+e2e-rest: programs ## the stories that make test leaves out
+	@$(MAKE) --no-print-directory stories STORIES=-rest
 
 .PHONY: stories
-stories: programs
-	@RUN='$(RUN)' hack/stories.sh
+stories: bin/e2e
+	@bin/e2e -results '$(RESULTS)' $(if $(RUN),-run '$(RUN)') $(if $(KEEP),-keep) $(STORIES)
+
+.PHONY: bin/e2e
+bin/e2e:
+	@mkdir -p bin
+	@testbed/progress 'the runner of stories' '1 min' go build -v -trimpath -o $@ ./test/e2e/runner
 
 .PHONY: e2e-faults
 e2e-faults: programs ## break three clusters while pods come and go; SEED replays a run, DURATION is how long (3m)
 	SEED='$(SEED)' DURATION='$(DURATION)' hack/faults.sh
 
 .PHONY: e2e-attacks
-e2e-attacks: ## one hostile provider beside an honest one; DURATION is how long it attacks (10m)
+e2e-attacks: programs ## one hostile provider beside an honest one; DURATION is how long it attacks (10m)
 	@HANSE_ATTACKS_FOR='$(or $(DURATION),10m)' $(MAKE) --no-print-directory stories RUN='^TestHostileProvider$$'
 
 .PHONY: e2e-application
-e2e-application: ## an application over three clusters that changes under load, and loses one of them; HANSE_LOST_FOR is for how long (1m)
-	@HANSE_APPLICATION=yes $(MAKE) --no-print-directory stories RUN='^TestApplicationOverThreeClusters$$'
+e2e-application: programs ## an application over three clusters that changes under load, and loses one of them; HANSE_LOST_FOR is for how long (1m)
+	@$(MAKE) --no-print-directory stories RUN='^TestApplicationOverThreeClusters$$'
 
 # The oldest Kubernetes that Hanse works with, and the stories that examine Kubernetes itself.
 OLDEST   := v1.36.3
 EXAMINES := ^(TestReplicaSetDeletesByTheseRules|TestEarlierRunningSurvives|TestUnassignedLoses)$$
 
 .PHONY: e2e-oldest
-e2e-oldest: programs ## what Hanse takes Kubernetes to do, on the oldest version that it works with; or RUN, of the phases shared and alone
+e2e-oldest: programs ## what Hanse takes Kubernetes to do, on the oldest version that it works with; or RUN, of stories on two clusters
 	@$(MAKE) --no-print-directory -C testbed $(abspath bin/kubernetes-$(OLDEST))
-	@KUBERNETES=$(OLDEST) RUN='$(or $(RUN),$(EXAMINES))' hack/stories.sh
+	@$(MAKE) --no-print-directory stories STORIES='-kubernetes $(OLDEST)' RUN='$(or $(RUN),$(EXAMINES))'
 
 .PHONY: fuzz
 fuzz: ## fuzz whatever reads bytes of a peer, FUZZTIME each (2m)

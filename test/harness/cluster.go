@@ -25,8 +25,19 @@ import (
 	"github.com/hanse-dev/hanse/internal/multicluster"
 )
 
-// Root is the folder of the repository: tests run in folders two levels below it.
-const Root = "../.."
+// Root is the folder of the repository, the one with go.mod above the working directory. Tests run in folders at different depths.
+var Root = findRoot()
+
+func findRoot() string {
+	for folder := "."; ; folder = filepath.Join(folder, "..") {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		if absolute, err := filepath.Abs(folder); err != nil || absolute == filepath.Dir(absolute) {
+			return "." // a program that is started elsewhere fails to find bin/testbed, and says so
+		}
+	}
+}
 
 // A Cluster is one real Kubernetes cluster of the testbed, seen by its administrator.
 type Cluster struct {

@@ -1,0 +1,42 @@
+package market
+
+import (
+	"os"
+	"testing"
+
+	"github.com/hanse-dev/hanse/test/e2e/framework"
+)
+
+// The clusters of the stories.
+var (
+	lubeck  = framework.Lubeck
+	hamburg = framework.Hamburg
+	bremen  = framework.Bremen
+)
+
+// stories says what each story of this package needs.
+var stories = framework.Stories{
+	"TestAccountsAgree":                 {Clusters: 4, Alone: true},
+	"TestAccountsDisagree":              {Clusters: 4, Alone: true},
+	"TestAckReserves":                   {},
+	"TestApplicationOverThreeClusters":  {Clusters: 3, Workers: 2, Network: true, Alone: true, OnRequest: true, With: []framework.Extra{framework.Storage, framework.OrdersImage}},
+	"TestApplicationPlacedAsAWhole":     {Clusters: 4, Alone: true, Core: true},
+	"TestAuction":                       {Clusters: 4, Alone: true, Core: true},
+	"TestAuctionDeadline":               {Clusters: 4, Alone: true},
+	"TestComponentsOnBestClusters":      {Clusters: 4, Alone: true},
+	"TestForgedReplayedReordered":       {},
+	"TestHomeIsARow":                    {Clusters: 4, Alone: true},
+	"TestInterestZero":                  {Clusters: 4, Alone: true},
+	"TestLostComponentIsPlacedAgain":    {Clusters: 4, Alone: true},
+	"TestNackGoesToNext":                {Clusters: 4, Alone: true},
+	"TestNoDoubleSale":                  {Alone: true},
+	"TestOffersLeaveTableAlone":         {Clusters: 4, Alone: true},
+	"TestReleaseReachesCutOffProvider":  {Clusters: 4, Alone: true},
+	"TestReplicasByWeight":              {Clusters: 4, Alone: true},
+	"TestRequestFlood":                  {Clusters: 4, Alone: true},
+	"TestReservationExpiryKillsNothing": {},
+	"TestTiesByInterest":                {Clusters: 4, Alone: true},
+	"TestUnplacedSaysWhyPerCluster":     {Clusters: 4, Alone: true},
+}
+
+func TestMain(m *testing.M) { os.Exit(framework.Main(m, stories)) }
