@@ -20,6 +20,7 @@ SEED     ?=
 DURATION ?=
 
 # Tools of the build, at exact versions.
+ACTIONLINT     := bin/actionlint-v1.7.12
 CONTROLLER_GEN := bin/controller-gen-v0.23.0
 GOLANGCI_LINT  := bin/golangci-lint-v2.15.0
 GOVULNCHECK    := bin/govulncheck-v1.9.0
@@ -114,8 +115,12 @@ lint: $(GOLANGCI_LINT) ## run the linters
 	cd test/virtualkubelet && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 	cd demo/orders && ../../$(GOLANGCI_LINT) run --config ../../.golangci.yml ./...
 
+.PHONY: workflows
+workflows: $(ACTIONLINT) ## lint the workflows of .github; it uses neither the network nor programs of the machine
+	$(ACTIONLINT) -shellcheck= -pyflakes=
+
 .PHONY: check
-check: lint $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod: what must hold before a commit
+check: lint workflows $(CONTROLLER_GEN) ## linters, formatting, generated files, go.mod, workflows: what must hold before a commit
 	hack/check.sh $(CONTROLLER_GEN)
 
 .PHONY: unit
@@ -182,6 +187,8 @@ bench: programs ## measure against the floors of the design; prints a table
 vulncheck: $(GOVULNCHECK) ## look our dependencies up in the vulnerability database (needs the Internet)
 	$(GOVULNCHECK) ./...
 
+$(ACTIONLINT):
+	@hack/tool.sh $@ github.com/rhysd/actionlint/cmd/actionlint
 $(CONTROLLER_GEN):
 	@hack/tool.sh $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 $(GOLANGCI_LINT):
