@@ -56,29 +56,9 @@ func startClusters(ctx context.Context, shape Shape, extras []Extra, kubernetes 
 			testbedUp(ctx, Stade.ID, "--workers", "1", "--ip-families", "dual"),
 			testbedUp(ctx, Stralsund.ID, "--workers", "1", "--ip-families", "ipv6"))
 	}
-	args := append(shape.Names(nil), "--workers", strconv.Itoa(shape.Workers))
-	if !shape.isMarket() {
-		args = append(args, "--audit")
-	}
-	if !shape.isMarket() && !shape.Network {
-		policy, err := filepath.Abs(filepath.Join(Root, "test", "e2e", "audit-policy.yaml"))
-		if err != nil {
-			return err
-		}
-		args = append(args, "--arg", "apiserver:audit-policy-file="+policy)
-	}
-	if kubernetes != "" {
-		args = append(args, "--kubernetes", kubernetes)
-	}
-	for extra, flag := range map[Extra]string{
-		Metrics: "--metrics", Storage: "--storage", Snapshots: "--snapshots", IngressController: "--ingress", MultiClusterDNS: "--multicluster",
-	} {
-		if has(extra) {
-			args = append(args, flag)
-		}
-	}
-	if has(OrdersImage) { // files of ConfigMaps follow sooner than in a minute and a half
-		args = append(args, "--arg", "kubelet:sync-frequency=10s")
+	args, err := upArguments(shape, extras, kubernetes)
+	if err != nil {
+		return err
 	}
 	if err := testbedUp(ctx, args...); err != nil {
 		return err
@@ -92,6 +72,34 @@ func startClusters(ctx context.Context, shape Shape, extras []Extra, kubernetes 
 		return testbedUp(ctx, Visby.ID, "--workers", "1", "--nat")
 	}
 	return nil
+}
+
+// extraFlags are flags of `testbed up` for extras.
+var extraFlags = map[Extra][]string{
+	Metrics: {"--metrics"}, Storage: {"--storage"}, Snapshots: {"--snapshots"}, IngressController: {"--ingress"}, MultiClusterDNS: {"--multicluster"},
+	OrdersImage: {"--arg", "kubelet:sync-frequency=10s"}, // files of ConfigMaps follow sooner than in a minute and a half
+}
+
+// upArguments returns the arguments of `testbed up` for the clusters with Hanse.
+func upArguments(shape Shape, extras []Extra, kubernetes string) ([]string, error) {
+	args := append(shape.Names(nil), "--workers", strconv.Itoa(shape.Workers))
+	if !shape.isMarket() {
+		args = append(args, "--audit")
+	}
+	if !shape.isMarket() && !shape.Network {
+		policy, err := filepath.Abs(filepath.Join(Root, "test", "e2e", "audit-policy.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--arg", "apiserver:audit-policy-file="+policy)
+	}
+	if kubernetes != "" {
+		args = append(args, "--kubernetes", kubernetes)
+	}
+	for _, extra := range extras {
+		args = append(args, extraFlags[extra]...)
+	}
+	return args, nil
 }
 
 func loadImages(ctx context.Context, shape Shape, extras []Extra) error {
@@ -190,7 +198,7 @@ func InstallImage(ctx context.Context, c *Cluster, file string, values ...string
 	if err != nil {
 		return err
 	}
-	return c.Cluster.InstallImage(ctx, file, append(common, values...)...)
+	return c.InstallImage(ctx, file, append(common, values...)...)
 }
 
 // InstallAll installs Hanse in the clusters, in all at once: most of the time is waiting.

@@ -36,6 +36,7 @@ type Cluster struct {
 	ID string // its name, also before it is connected
 }
 
+// Trim returns the text without white space around it.
 func Trim(data []byte) string { return strings.TrimSpace(string(data)) }
 
 // CreateNamespace makes a namespace for the story, in which pods can be created, and deletes it at the story's end.
@@ -165,16 +166,19 @@ func (c *Cluster) GetPods(ctx context.Context, ns, app string) ([]corev1.Pod, er
 	return list.Items, err
 }
 
+// GetPod returns the pod.
 func (c *Cluster) GetPod(ctx context.Context, ns, name string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	return pod, c.Get(ctx, types.NamespacedName{Namespace: ns, Name: name}, pod)
 }
 
+// GetNode returns the node.
 func (c *Cluster) GetNode(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	return node, c.Get(ctx, types.NamespacedName{Name: name}, node)
 }
 
+// GetPeer returns the Peer of that name.
 func (c *Cluster) GetPeer(ctx context.Context, name string) (*v1alpha1.Peer, error) {
 	peer := &v1alpha1.Peer{}
 	return peer, c.Get(ctx, types.NamespacedName{Name: name}, peer)
@@ -203,6 +207,7 @@ func (c *Cluster) AwaitReadyPods(t *testing.T, ns, app string, count int) []core
 	return ready
 }
 
+// Summarize describes pods for the message of a failure: node, phase, and why containers wait.
 func Summarize(pods []corev1.Pod) string {
 	text := ""
 	for _, pod := range pods {
@@ -216,10 +221,12 @@ func Summarize(pods []corev1.Pod) string {
 	return text
 }
 
+// IsPodReady reports whether the condition Ready of the pod is True.
 func IsPodReady(pod *corev1.Pod) bool {
 	return PodConditionStatus(pod, corev1.PodReady) == corev1.ConditionTrue
 }
 
+// PodConditionStatus returns the status of a condition of the pod, Unknown if there is none.
 func PodConditionStatus(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == kind {
@@ -229,6 +236,7 @@ func PodConditionStatus(pod *corev1.Pod, kind corev1.PodConditionType) corev1.Co
 	return corev1.ConditionUnknown
 }
 
+// IsNodeReady reports whether the condition Ready of the node is True.
 func IsNodeReady(node *corev1.Node) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
@@ -281,6 +289,7 @@ func (c *Cluster) CheckGone(ctx context.Context, object client.Object) error {
 	return fmt.Errorf("%T %s is there: %s", object, object.GetName(), ConditionsOf(object))
 }
 
+// ConditionsOf describes the condition Ready of a Peer for the message of a failure; of other objects it returns nothing.
 func ConditionsOf(object client.Object) string {
 	peer, ok := object.(*v1alpha1.Peer)
 	if !ok {
@@ -289,8 +298,10 @@ func ConditionsOf(object client.Object) string {
 	return fmt.Sprintf("%+v", meta.FindStatusCondition(peer.Status.Conditions, v1alpha1.ConditionReady))
 }
 
+// ObjectMeta returns the metadata of an object without a namespace.
 func ObjectMeta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
+// MustTestbed runs bin/testbed on the clusters of the story, and fails the story if that fails.
 func MustTestbed(t *testing.T, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), WaitTimeout)

@@ -18,7 +18,7 @@ import (
 // NetworkNamespace is where gateway and fabric run.
 var NetworkNamespace = v1alpha1.NetworkNamespace(v1alpha1.SystemNamespace)
 
-// A stream is one TCP connection from a pod at home to one at a provider, over which a number comes twenty times a second.
+// A Stream is one TCP connection from a pod at home to one at a provider, over which a number comes twenty times a second.
 type Stream struct{ Receiver *NetworkPod }
 
 // StartStream begins one, and waits until it flows.

@@ -23,11 +23,11 @@ import (
 	"github.com/hanse-dev/hanse/test/harness"
 )
 
-// A guest is a consumer that a story plays itself: all that it has of the provider is what the invitation gave it. It can
+// A Guest is a consumer that a story plays itself: all that it has of the provider is what the invitation gave it. It can
 // do what no honest cluster would.
 type Guest struct {
 	client.Client // with the session
-	Id            string
+	ID            string
 	Provider      *Cluster
 	Invitation    *trust.Invitation
 	Signer        harness.Signer
@@ -138,7 +138,7 @@ func (c *Cluster) JoinAsGuest(t *testing.T, invitation *trust.Invitation, id str
 		t.Fatal(err)
 	}
 	session := awaitSession(t, before, claim, sealing, invitation)
-	g := &Guest{Id: id, Provider: c, Invitation: invitation, Before: before, Signer: harness.Signer{Key: key, Consumer: id, Provider: invitation.ClusterID}}
+	g := &Guest{ID: id, Provider: c, Invitation: invitation, Before: before, Signer: harness.Signer{Key: key, Consumer: id, Provider: invitation.ClusterID}}
 	g.Client, g.Config = c.ClientWithToken(t, session.Token)
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"phase":"Joined"}}`))
 	if err := g.Patch(t.Context(), claim, patch); err != nil {
@@ -249,16 +249,19 @@ func (g *Guest) AwaitRunning(t *testing.T, twin string, names ...string) {
 	})
 }
 
+// SelectPeer returns a selector of the cluster of that peer.
 func SelectPeer(peer string) *v1alpha1.ClusterSelector {
 	return &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(peer)}}
 }
 
+// NewMapping returns the NamespaceMapping by which a consumer asks for a twin of its namespace home.
 func NewMapping(namespace, home string) *v1alpha1.NamespaceMapping {
 	mapping := &v1alpha1.NamespaceMapping{Spec: v1alpha1.NamespaceMappingSpec{HomeNamespace: home}}
 	mapping.Namespace, mapping.Name = namespace, home
 	return mapping
 }
 
+// NewServiceAccount returns a ServiceAccount to create.
 func NewServiceAccount(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }

@@ -41,7 +41,7 @@ func (c *Cluster) AddExtendedResource(t *testing.T, name string, count int) {
 // AwaitOffered waits until the guest is offered so much of the resource.
 func (g *Guest) AwaitOffered(t *testing.T, name corev1.ResourceName, want int64) {
 	t.Helper()
-	Eventually(t, fmt.Sprintf("%s is offered %d of %s", g.Id, want, name), func(ctx context.Context) error {
+	Eventually(t, fmt.Sprintf("%s is offered %d of %s", g.ID, want, name), func(ctx context.Context) error {
 		ad := &v1alpha1.Advertisement{}
 		if err := g.Get(ctx, types.NamespacedName{Namespace: g.Invitation.Namespace, Name: g.Provider.Name}, ad); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (g *Guest) Sign(request *v1alpha1.Request) *v1alpha1.Request {
 func (g *Guest) AwaitRequestPhase(t *testing.T, name string, phase v1alpha1.RequestPhase, reason string) *v1alpha1.Request {
 	t.Helper()
 	request := &v1alpha1.Request{}
-	Eventually(t, fmt.Sprintf("Request %s of %s is %s (%s)", name, g.Id, phase, reason), func(ctx context.Context) error {
+	Eventually(t, fmt.Sprintf("Request %s of %s is %s (%s)", name, g.ID, phase, reason), func(ctx context.Context) error {
 		if err := g.Get(ctx, types.NamespacedName{Namespace: g.Invitation.Namespace, Name: name}, request); err != nil {
 			return err
 		}
@@ -92,6 +92,7 @@ func (g *Guest) AwaitRequestPhase(t *testing.T, name string, phase v1alpha1.Requ
 	return request
 }
 
+// ResourceUnits returns a line of YAML that requests so many units of the resource.
 func ResourceUnits(of corev1.ResourceName, count int) string { return fmt.Sprintf("%s: %d", of, count) }
 
 // NewReservedShadowPod is a ShadowPod whose pod asks for those units, for a Request or for none.
@@ -106,7 +107,7 @@ func NewReservedShadowPod(t *testing.T, twin, name, units, request string) *v1al
 // AwaitPodRefused waits until the provider has said that there is no room for the pod, which does not exist.
 func (g *Guest) AwaitPodRefused(t *testing.T, twin, name string) {
 	t.Helper()
-	Eventually(t, fmt.Sprintf("pod %s of %s finds no room", name, g.Id), func(ctx context.Context) error {
+	Eventually(t, fmt.Sprintf("pod %s of %s finds no room", name, g.ID), func(ctx context.Context) error {
 		record := &v1alpha1.ShadowPod{}
 		if err := g.Get(ctx, types.NamespacedName{Namespace: twin, Name: name}, record); err != nil {
 			return err
@@ -121,6 +122,7 @@ func (g *Guest) AwaitPodRefused(t *testing.T, twin, name string) {
 	}
 }
 
+// MustCreate creates the objects as the guest, and fails the story if that fails.
 func (g *Guest) MustCreate(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
@@ -139,7 +141,7 @@ func (c *Cluster) ForgetGuests(t *testing.T, crowd []*Guest) {
 			if err := c.DeleteAllOf(context.Background(), &v1alpha1.Request{}, client.InNamespace(g.Invitation.Namespace)); err != nil {
 				t.Error(err)
 			}
-			c.ForgetPeer(t, g.Id)
+			c.ForgetPeer(t, g.ID)
 		})
 	}
 	forgetting.Wait()

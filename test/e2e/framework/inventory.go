@@ -35,7 +35,7 @@ var restless = map[string]string{
 	"pods.metrics.k8s.io":  "are measurements, and come and go with pods",
 }
 
-// An inventory is every object of a cluster, by resource, namespace and name, with what is in it: all but its status, and what add
+// An Inventory is every object of a cluster, by resource, namespace and name, with what is in it: all but its status, and what add
 // leaves out.
 type Inventory map[string]string
 
@@ -160,6 +160,7 @@ func isNodeLease(object *unstructured.Unstructured) bool {
 	return object.GetNamespace() == corev1.NamespaceNodeLease && !strings.HasPrefix(object.GetName(), v1alpha1.VirtualNodePrefix)
 }
 
+// MemoryFile returns the file with what was recorded of the cluster before Hanse was installed.
 func (c *Cluster) MemoryFile(of string) string {
 	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", of+"-of-"+c.Name+".json")
 }
@@ -181,7 +182,10 @@ func remember[T any](ctx context.Context, c *Cluster, of string, look func(conte
 }
 
 // What is remembered of a cluster.
-const RememberedObjects, RememberedNodes = "objects", "nodes"
+const (
+	RememberedObjects = "objects"
+	RememberedNodes   = "nodes"
+)
 
 // CheckInventory checks that the cluster has exactly the objects that it had, and that they are as they were.
 func (c *Cluster) CheckInventory(ctx context.Context, before Inventory) error {
@@ -198,6 +202,7 @@ func (c *Cluster) AwaitNoRemotePods(t *testing.T) {
 	Eventually(t, "the pods of earlier stories between "+c.Name+" and others are gone", c.CheckNoRemotePods)
 }
 
+// CheckNoRemotePods returns an error if a pod of the cluster runs at a provider, or a consumer's pod runs here.
 func (c *Cluster) CheckNoRemotePods(ctx context.Context) error {
 	all := &corev1.PodList{}
 	if err := c.List(ctx, all); err != nil {

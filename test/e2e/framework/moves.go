@@ -55,6 +55,7 @@ func (c *Cluster) ScaleDeployments(t *testing.T, ns string, replicas int32, name
 	}
 }
 
+// NewStatefulSet returns a StatefulSet whose pods have the label app.
 func NewStatefulSet(ns, app string, replicas int32, spec corev1.PodSpec) *appsv1.StatefulSet {
 	labels := map[string]string{"app": app}
 	return &appsv1.StatefulSet{
@@ -66,6 +67,7 @@ func NewStatefulSet(ns, app string, replicas int32, spec corev1.PodSpec) *appsv1
 	}
 }
 
+// PodReadySince returns when the condition Ready of the pod changed last.
 func PodReadySince(pod *corev1.Pod) time.Time {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -83,6 +85,7 @@ func (c *Cluster) CreatePodMove(t *testing.T, pod *corev1.Pod, to v1alpha1.MoveD
 	return move
 }
 
+// NewPodMove returns a PodMove of the pod to create.
 func NewPodMove(pod *corev1.Pod, to v1alpha1.MoveDestination, deadline time.Duration) *v1alpha1.PodMove {
 	return &v1alpha1.PodMove{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "story-"},

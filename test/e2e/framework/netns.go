@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A netns is a network namespace, by the file that stands for it: that of a node of the testbed, or of a pod. An empty one is
+// A NetNS is a network namespace, by the file that stands for it: that of a node of the testbed, or of a pod. An empty one is
 // that of this process.
 type NetNS string
 
@@ -25,6 +25,7 @@ func (n NetNS) Run(ctx context.Context, line string) (string, error) {
 	return string(out), err
 }
 
+// NetNSOfNode returns the network namespace of the node.
 func (c *Cluster) NetNSOfNode(ctx context.Context, name string) (NetNS, error) {
 	address, err := c.AddressOfNode(ctx, name)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 // AtHamburg places a pod.
 var AtHamburg = map[string]string{v1alpha1.LabelPeer: "hamburg"}
 
-func ExpectNoTokenEvents(t *testing.T, pod *corev1.Pod) {
+// ExpectTokenAtProvider fails the story if a condition of the pod says that its token stayed at home.
+func ExpectTokenAtProvider(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	if told := PodConditionStatus(pod, v1alpha1.PodToken); told != corev1.ConditionUnknown {
 		t.Errorf("that its token stayed at home the pod says: %s", told)
@@ -35,6 +36,7 @@ func (c *Cluster) GetConnection(ctx context.Context, peer *Cluster) (*v1alpha1.C
 	return connection, c.Get(ctx, key, connection)
 }
 
+// ClusterIP returns the address of the Service.
 func (c *Cluster) ClusterIP(t *testing.T, ns, name string) string {
 	t.Helper()
 	svc := &corev1.Service{}
@@ -102,7 +104,7 @@ func (c *Cluster) CheckConnectedTo(ctx context.Context, peer *Cluster) error {
 	return nil
 }
 
-// A party is a pod that answers HTTP on port 8080 and has a shell, and whose home is the cluster.
+// A NetworkPod is a pod that answers HTTP on port 8080 and has a shell. Its home is the cluster that it was created in.
 type NetworkPod struct {
 	Home    *Cluster
 	Pod, Ns string
@@ -164,6 +166,7 @@ func (p *NetworkPod) CheckReaches(ctx context.Context, other *NetworkPod, at str
 	return err
 }
 
+// ExpectReaches waits until the pod gets an answer of the other one at the address.
 func (p *NetworkPod) ExpectReaches(t *testing.T, other *NetworkPod, at string) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("%s reaches %s at %s", p.Pod, other.Pod, at), func(ctx context.Context) error { return p.CheckReaches(ctx, other, at) })
@@ -181,6 +184,7 @@ func (c *Cluster) TranslateFromPeer(ctx context.Context, t *testing.T, peer *Clu
 	return translate(t, c.MustGetConnection(ctx, t, peer).Spec.Theirs, own)
 }
 
+// MustGetConnection returns the Connection to the peer.
 func (c *Cluster) MustGetConnection(ctx context.Context, t *testing.T, peer *Cluster) *v1alpha1.Connection {
 	t.Helper()
 	connection, err := c.GetConnection(ctx, peer)

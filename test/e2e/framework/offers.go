@@ -91,6 +91,7 @@ func (c *Cluster) VirtualNode(ctx context.Context, provider *Cluster) (*corev1.N
 	return c.GetNode(ctx, v1alpha1.VirtualNodeName(provider.Name))
 }
 
+// IsOpen reports whether the virtual node is Ready and takes pods.
 func IsOpen(node *corev1.Node) bool {
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == v1alpha1.TaintWithdrawn || taint.Key == corev1.TaintNodeNotReady {
@@ -100,6 +101,7 @@ func IsOpen(node *corev1.Node) bool {
 	return IsNodeReady(node)
 }
 
+// AwaitOpen waits until the virtual node of the provider takes pods, and returns it.
 func (c *Cluster) AwaitOpen(t *testing.T, provider *Cluster) *corev1.Node {
 	t.Helper()
 	return c.AwaitVirtualNode(t, provider, "takes pods", IsOpen)
@@ -296,6 +298,7 @@ func (c *Cluster) AwaitBound(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 	return bound, err
 }
 
+// AwaitRunning waits until the pod is Ready.
 func (c *Cluster) AwaitRunning(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	Eventually(t, "pod "+pod.Name+" runs", func(ctx context.Context) error {
@@ -324,6 +327,7 @@ func (c *Cluster) Listen(t *testing.T) net.Listener {
 	return listener
 }
 
+// CheckOutput returns the error, or one if the output does not contain the text.
 func CheckOutput(out, text string, err error) error {
 	if err == nil && !strings.Contains(out, text) {
 		err = fmt.Errorf("it says %q, not %q", out, text)

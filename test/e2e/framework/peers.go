@@ -17,6 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/test/harness"
 )
 
+// SetCordoned cordons the node or uncordons it.
 func (c *Cluster) SetCordoned(t *testing.T, node string, on bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), WaitTimeout)
@@ -41,6 +42,7 @@ func (c *Cluster) CheckClosedToHamburg(ctx context.Context) error {
 	return fmt.Errorf("taints: %v", node.Spec.Taints)
 }
 
+// DeleteAndWait deletes the object and waits until it is gone.
 func (c *Cluster) DeleteAndWait(t *testing.T, object client.Object) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), WaitTimeout)
@@ -57,6 +59,7 @@ func (c *Cluster) DeleteAndWait(t *testing.T, object client.Object) {
 	t.Errorf("%s is not gone: finalizers %v", object.GetName(), object.GetFinalizers())
 }
 
+// CheckPeerCondition returns an error unless the condition of the Peer is not True, for that reason.
 func (c *Cluster) CheckPeerCondition(ctx context.Context, name, condition, reason string) error {
 	peer, err := c.GetPeer(ctx, name)
 	if err != nil {
@@ -113,6 +116,7 @@ func (c *Cluster) RunPodAt(t *testing.T, provider *Cluster) (home, remote *corev
 	return home, remote
 }
 
+// CheckPeerReady returns an error unless the Peer is Ready.
 func (c *Cluster) CheckPeerReady(ctx context.Context, name string) error {
 	return c.CheckPeerHas(ctx, name, v1alpha1.ConditionReady)
 }
@@ -145,7 +149,8 @@ func (c *Cluster) CountRestarts(t *testing.T) int {
 	return count
 }
 
-func (c *Cluster) AwaitReturn(t *testing.T) {
+// StartAPIServer starts the API server that a story has stopped, and waits until it answers.
+func (c *Cluster) StartAPIServer(t *testing.T) {
 	t.Helper()
 	MustTestbed(t, "start", c.Name, "apiserver")
 	EventuallyInCleanup(t, c.Name+" answers", func(ctx context.Context) error {

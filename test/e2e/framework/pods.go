@@ -15,6 +15,7 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
 
+// RealNodes returns the nodes of the cluster that are not virtual.
 func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
 	list := &corev1.NodeList{}
 	if err := c.List(ctx, list); err != nil {
@@ -29,7 +30,7 @@ func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
 	return real, nil
 }
 
-// LocalAndRemote fills home first.
+// AwaitEvent waits until an event of that reason is about the object.
 func (c *Cluster) AwaitEvent(t *testing.T, about client.Object, reason string) {
 	t.Helper()
 	Eventually(t, fmt.Sprintf("an event %s on %s", reason, about.GetName()), func(ctx context.Context) error {
@@ -64,6 +65,7 @@ func (c *Cluster) AwaitPods(t *testing.T, ns, app string, count int) (pods []cor
 	return pods
 }
 
+// BindPod binds the pod to the node, as a scheduler does.
 func (c *Cluster) BindPod(t *testing.T, pod *corev1.Pod, node string) {
 	t.Helper()
 	binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}
@@ -72,6 +74,7 @@ func (c *Cluster) BindPod(t *testing.T, pod *corev1.Pod, node string) {
 	}
 }
 
+// MergePatch patches the object.
 func (c *Cluster) MergePatch(t *testing.T, object client.Object, patch string) {
 	t.Helper()
 	if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
@@ -79,6 +82,7 @@ func (c *Cluster) MergePatch(t *testing.T, object client.Object, patch string) {
 	}
 }
 
+// CheckPhase returns an error unless the pod has the phase.
 func (c *Cluster) CheckPhase(ctx context.Context, ns, name string, phase corev1.PodPhase) error {
 	pod, err := c.GetPod(ctx, ns, name)
 	if err == nil && pod.Status.Phase != phase {

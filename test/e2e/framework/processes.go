@@ -39,6 +39,7 @@ func (c *Cluster) HansePID(t *testing.T, subcommand string) int {
 	return pid
 }
 
+// ProcessOfPod returns the id of the process of the pod that runs the executable.
 func ProcessOfPod(pod types.UID, executable string) (int, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	if err != nil {

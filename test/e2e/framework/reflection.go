@@ -26,7 +26,7 @@ var listedSettings = []string{
 	"allowedKinds[1].resource=httproutes", "allowedKinds[1].definition=http-routes",
 }
 
-// of is an object of a name and namespace, to be looked up or made.
+// NamespacedMeta returns the metadata of an object in a namespace.
 func NamespacedMeta(ns, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: ns, Name: name}
 }

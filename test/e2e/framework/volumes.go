@@ -12,6 +12,7 @@ import (
 // PersistentWordScript prints the same word each time that it starts with the same data.
 const PersistentWordScript = "[ -e /data/word ] || cat /proc/sys/kernel/random/uuid > /data/word; echo word $(cat /data/word); " + RunForever
 
+// NewClaimTemplate returns a claim named data of that StorageClass.
 func NewClaimTemplate(class string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		ObjectMeta: ObjectMeta("data"),

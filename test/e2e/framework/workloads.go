@@ -19,6 +19,7 @@ import (
 	"github.com/hanse-dev/hanse/internal/offload"
 )
 
+// CheckJobSucceeded returns an error unless so many pods of the Job have succeeded.
 func (c *Cluster) CheckJobSucceeded(ctx context.Context, job *batchv1.Job, want int32) error {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 		return err
@@ -50,6 +51,7 @@ func NewShellPod(ns, app, script string) *corev1.Pod {
 	}
 }
 
+// NewShellPodSpec returns the spec of a pod that runs a shell script.
 func NewShellPodSpec(script string) corev1.PodSpec {
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: ptr.To[int64](2),
@@ -64,6 +66,7 @@ func NewShellPodSpec(script string) corev1.PodSpec {
 // RunForever keeps a shell alive that reacts to SIGTERM.
 const RunForever = "trap 'exit 0' TERM; echo started; while true; do sleep 1 & wait $!; done"
 
+// NewEchoPodSpec returns the spec of a pod with the HTTP server of the testbed, which describes each request in its answer.
 func NewEchoPodSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: ptr.To[int64](2),
@@ -79,12 +82,14 @@ func NewEchoPodSpec() corev1.PodSpec {
 	}
 }
 
+// ResourceRequests returns requests without limits.
 func ResourceRequests(cpu, memory string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
 	}}
 }
 
+// NewDeployment returns a Deployment whose pods have the label app.
 func NewDeployment(ns, app string, replicas int32, spec corev1.PodSpec) *appsv1.Deployment {
 	labels := map[string]string{"app": app}
 	return &appsv1.Deployment{
@@ -97,6 +102,7 @@ func NewDeployment(ns, app string, replicas int32, spec corev1.PodSpec) *appsv1.
 	}
 }
 
+// MustCreate creates the object, and fails the story if that fails.
 func (c *Cluster) MustCreate(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := c.Create(t.Context(), object); err != nil {
@@ -126,6 +132,7 @@ func (c *Cluster) AwaitAdmissionPolicy(t *testing.T, ns string, strategy v1alpha
 	})
 }
 
+// ToleratesVirtualNodes reports whether the pod tolerates the taint of virtual nodes.
 func ToleratesVirtualNodes(pod *corev1.Pod) bool {
 	for _, toleration := range pod.Spec.Tolerations {
 		if toleration.Key == v1alpha1.TaintVirtualNode {

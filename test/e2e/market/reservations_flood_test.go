@@ -21,7 +21,7 @@ import (
 	"github.com/hanse-dev/hanse/test/e2e/framework"
 )
 
-// A guest that makes, changes and deletes Requests as fast as it can, for as much as it can, gets no further than its quota and its
+// A Guest that makes, changes and deletes Requests as fast as it can, for as much as it can, gets no further than its quota and its
 // limits, and keeps no other from an answer or from room. Without the limit it would have all pods that hamburg can run: who comes
 // first may reserve what is free.
 func TestRequestFlood(t *testing.T) {

@@ -82,7 +82,7 @@ func (s *sale) askAll(ctx context.Context, t *testing.T, crowd []*framework.Gues
 					next := g.NewRequest(ofRound(round)+number, s.of, 1)
 					next.Spec.Components[0].Resources[s.of] = *resource.NewQuantity(int64(5+5*((n+i)%2)), resource.DecimalSI)
 					if err := swap(ctx, g, g.NewRequest(ofRound(round-1)+number, s.of, 1), g.Sign(next)); err != nil {
-						t.Errorf("%s asks: %v", g.Id, err)
+						t.Errorf("%s asks: %v", g.ID, err)
 					}
 				}
 			})
@@ -188,7 +188,7 @@ func (s *sale) killServer(t *testing.T) {
 	t.Helper()
 	framework.MustTestbed(t, "kill", s.provider.Name, "controller-manager")
 	framework.MustTestbed(t, "kill", s.provider.Name, "apiserver")
-	s.provider.AwaitReturn(t)
+	s.provider.StartAPIServer(t)
 	framework.MustTestbed(t, "start", s.provider.Name, "controller-manager")
 	s.look(t.Context(), t)
 }

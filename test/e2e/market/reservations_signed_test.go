@@ -22,7 +22,7 @@ import (
 	"github.com/hanse-dev/hanse/test/harness"
 )
 
-// A guest asks in ways in which nobody may ask: what is not signed, what is signed by another or for another, what was changed after it
+// A Guest asks in ways in which nobody may ask: what is not signed, what is signed by another or for another, what was changed after it
 // was signed, what holds no more, what is older than what was said last, and what was given back. None of it reserves anything, each is
 // refused for its reason and counted, and what the guest asks honestly is acknowledged all the while. Then somebody at the provider
 // changes the answer to an Application, and the consumer does not believe it.
@@ -60,7 +60,7 @@ func TestForgedReplayedReordered(t *testing.T) {
 		v1alpha1.ReasonForged: 2, v1alpha1.ReasonUnsigned: 1, v1alpha1.ReasonExpired: 1, v1alpha1.ReasonMisaddressed: 1,
 		v1alpha1.ReasonMalformed: 1, v1alpha1.ReasonStale: 2,
 	} {
-		if count := hamburg.RefusedStatements(ctx, t, g.Id, reason); count < least {
+		if count := hamburg.RefusedStatements(ctx, t, g.ID, reason); count < least {
 			t.Errorf("%d are counted as %s, want %d", count, reason, least)
 		}
 	}

@@ -166,7 +166,7 @@ func awaitsBudgetOf(ctx context.Context, t *testing.T, c *framework.Cluster, ns,
 }
 
 // exclusiveVolume has the pods mount a volume that one node can use at a time: any, or the one that is named.
-func exclusiveVolume(t *testing.T, c *framework.Cluster, ns string, spec *corev1.PodSpec, name string, node ...string) {
+func exclusiveVolume(t *testing.T, ns string, spec *corev1.PodSpec, name string, node ...string) {
 	t.Helper()
 	claim := framework.NewClaimTemplate("")
 	claim.Namespace, claim.Name, claim.Spec.VolumeName = ns, name, name+"-"+ns
@@ -185,8 +185,8 @@ func exclusiveVolume(t *testing.T, c *framework.Cluster, ns string, spec *corev1
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: node}},
 		}}}}
 	}
-	c.MustCreate(t, volume)
-	c.MustCreate(t, &claim)
+	lubeck.MustCreate(t, volume)
+	lubeck.MustCreate(t, &claim)
 	framework.MountClaim(spec, name)
 }
 
@@ -203,9 +203,9 @@ func TestExclusiveVolumeIsSteered(t *testing.T) {
 		return nodes[0]
 	}
 	owner, lone, tied := framework.NewDeployment(ns, "db", 1, framework.NewShellPodSpec(framework.RunForever)), framework.NewShellPod(ns, "lone", framework.RunForever), framework.NewStatefulSet(ns, "tied", 1, framework.NewShellPodSpec(framework.RunForever))
-	exclusiveVolume(t, lubeck, ns, &owner.Spec.Template.Spec, "data")
-	exclusiveVolume(t, lubeck, ns, &lone.Spec, "of-lone")
-	exclusiveVolume(t, lubeck, ns, &tied.Spec.Template.Spec, "of-tied", nodes[0])
+	exclusiveVolume(t, ns, &owner.Spec.Template.Spec, "data")
+	exclusiveVolume(t, ns, &lone.Spec, "of-lone")
+	exclusiveVolume(t, ns, &tied.Spec.Template.Spec, "of-tied", nodes[0])
 	lubeck.MustCreate(t, tied)
 	lubeck.MustCreate(t, owner)
 	lubeck.MustCreate(t, lone)

@@ -74,7 +74,7 @@ func TestHomeAPIFromRemotePod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.ExpectNoTokenEvents(t, pod)
+	framework.ExpectTokenAtProvider(t, pod)
 }
 
 func kubectlContainer(name string, args ...string) corev1.Container {
@@ -233,5 +233,5 @@ func TestTokenCanBeLeftAtHome(t *testing.T) {
 	if err := hamburg.CheckGone(ctx, secret); err != nil {
 		t.Error(err)
 	}
-	framework.ExpectNoTokenEvents(t, &home)
+	framework.ExpectTokenAtProvider(t, &home)
 }

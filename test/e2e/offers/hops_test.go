@@ -69,7 +69,7 @@ func expectOnlyAtLubeck(ctx context.Context, t *testing.T, home *corev1.Pod) {
 	if provider := behindHamburg(t, between); provider != lubeck {
 		t.Errorf("%s runs in %s", home.Name, provider.Name)
 	}
-	expectSentOn(t, hamburg, between, metav1.ConditionTrue, v1alpha1.ReasonPlacementObeyed, "lubeck", "bremen: ")
+	expectSentOn(t, between, metav1.ConditionTrue, v1alpha1.ReasonPlacementObeyed, "lubeck", "bremen: ")
 	last := &v1alpha1.ShadowPod{}
 	if err := lubeck.Get(ctx, client.ObjectKeyFromObject(lubeck.MustGetRemotePod(t, between)), last); err != nil || last.Spec.Onward == "" {
 		t.Errorf("lubeck is asked for %q (%v)", last.Spec.Onward, err)
@@ -122,7 +122,7 @@ func waitsForHamburgsOwnNode(ctx context.Context, t *testing.T, c *framework.Clu
 		t.Fatal(err)
 	}
 	between := hamburg.MustGetRemotePod(t, home)
-	expectSentOn(t, hamburg, between, metav1.ConditionFalse, v1alpha1.ReasonStaysHere, "bremen: ", "lubeck: ")
+	expectSentOn(t, between, metav1.ConditionFalse, v1alpha1.ReasonStaysHere, "bremen: ", "lubeck: ")
 	if between.Spec.NodeName != "" {
 		t.Errorf("it is on %q, and hamburg's own node is closed", between.Spec.NodeName)
 	}
@@ -138,11 +138,11 @@ func waitsForHamburgsOwnNode(ctx context.Context, t *testing.T, c *framework.Clu
 }
 
 // expectSentOn waits until the record of the pod says where the pod may be sent on to.
-func expectSentOn(t *testing.T, c *framework.Cluster, pod *corev1.Pod, status metav1.ConditionStatus, reason string, texts ...string) {
+func expectSentOn(t *testing.T, pod *corev1.Pod, status metav1.ConditionStatus, reason string, texts ...string) {
 	t.Helper()
 	framework.Eventually(t, "the record says where the pod may go", func(ctx context.Context) error {
 		shadow := &v1alpha1.ShadowPod{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), shadow); err != nil {
+		if err := hamburg.Get(ctx, client.ObjectKeyFromObject(pod), shadow); err != nil {
 			return err
 		}
 		said := meta.FindStatusCondition(shadow.Status.Conditions, v1alpha1.ConditionOnward)

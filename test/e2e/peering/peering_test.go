@@ -111,7 +111,7 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 		t.Errorf("what is left: %v %v", left.Labels, left.Annotations)
 	}
 
-	hamburg.AwaitReturn(t)
+	hamburg.StartAPIServer(t)
 	framework.Eventually(t, "hamburg, back again, parts as well", func(ctx context.Context) error {
 		return errors.Join(hamburg.CheckGone(ctx, &v1alpha1.Peer{ObjectMeta: framework.ObjectMeta("lubeck")}), hamburg.CheckGone(ctx, orphan))
 	})
@@ -260,7 +260,7 @@ func TestUnpeerDeadPeer(t *testing.T) {
 func disappears(t *testing.T, c *framework.Cluster) {
 	t.Helper()
 	framework.MustTestbed(t, "stop", c.Name, "apiserver")
-	t.Cleanup(func() { c.AwaitReturn(t) })
+	t.Cleanup(func() { c.StartAPIServer(t) })
 }
 
 // dropTombstone deletes the record as an administrator would who does not want to wait 30 days.

@@ -143,8 +143,8 @@ func TestOutageOfBothAPIServers(t *testing.T) {
 	disappears(t, lubeck)
 	disappears(t, hamburg)
 	<-time.After(outage) // nobody can be asked meanwhile whether it is long enough
-	hamburg.AwaitReturn(t)
-	lubeck.AwaitReturn(t)
+	hamburg.StartAPIServer(t)
+	lubeck.StartAPIServer(t)
 	awaitAgain(t, home, remote)
 	framework.Eventually(t, "hamburg's node is Ready again", func(ctx context.Context) error {
 		node, err := lubeck.VirtualNode(ctx, hamburg)

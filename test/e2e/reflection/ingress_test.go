@@ -88,8 +88,8 @@ func expectAnswers(t *testing.T, entrance *http.Client, url string, pods ...stri
 	})
 }
 
-// ingress makes one for a host of the Service, with the certificate of a Secret unless that has no name.
-func ingress(t *testing.T, c *framework.Cluster, ns, service, host, secret string) {
+// ingress makes one for a host of the Service web, with the certificate of a Secret unless that has no name.
+func ingress(t *testing.T, c *framework.Cluster, ns, host, secret string) {
 	t.Helper()
 	name, _, _ := strings.Cut(host, ".")
 	spec := networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{
@@ -97,7 +97,7 @@ func ingress(t *testing.T, c *framework.Cluster, ns, service, host, secret strin
 		IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
 			Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix),
 			Backend: networkingv1.IngressBackend{
-				Service: &networkingv1.IngressServiceBackend{Name: service, Port: networkingv1.ServiceBackendPort{Number: 80}},
+				Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}},
 			},
 		}}}},
 	}}}
@@ -145,7 +145,7 @@ func othersAtHamburg(t *testing.T) map[string]string {
 	for c, ns := range map[*framework.Cluster]string{bremen: theirs, hamburg: own} {
 		host, pod := c.Name+".shop.example", "of-"+c.Name
 		c.CreateService(t, ns, "web", map[string]string{"app": pod})
-		ingress(t, c, ns, "web", host, "")
+		ingress(t, c, ns, host, "")
 		pods[host] = pod
 	}
 	return pods
@@ -164,7 +164,7 @@ func TestIngressInTwoClusters(t *testing.T) {
 	others := othersAtHamburg(t)
 	lubeck.CreateService(t, ns, "web", map[string]string{"app": "web"})
 	roots := certificate(t, lubeck, ns, "web", "www.shop.example")
-	ingress(t, lubeck, ns, "web", "www.shop.example", "web")
+	ingress(t, lubeck, ns, "www.shop.example", "web")
 	pods := spreadPods(t, lubeck, ns, "web")
 	atHome, atHamburg := entrance(ctx, t, lubeck, roots), entrance(ctx, t, hamburg, roots)
 	for _, scheme := range []string{"http", "https"} {
@@ -175,13 +175,13 @@ func TestIngressInTwoClusters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ingressSays(t, lubeck, ns, "www", hamburg, address)
+	ingressSays(t, ns, "www", hamburg, address)
 
 	for host, pod := range others {
 		expectAnswers(t, atHamburg, "http://"+host, pod)
-		ingress(t, lubeck, ns, "web", host, "")
+		ingress(t, lubeck, ns, host, "")
 	}
-	ingress(t, lubeck, ns, "web", "elsewhere.example", "")
+	ingress(t, lubeck, ns, "elsewhere.example", "")
 	lubeck.AwaitDescription(t, ns, "ingress/elsewhere", v1alpha1.ReasonHostNotAllowed, "elsewhere.example")
 	for host, pod := range others {
 		name, _, _ := strings.Cut(host, ".")
@@ -203,18 +203,18 @@ func TestIngressInTwoClusters(t *testing.T) {
 		}
 		return nil
 	})
-	ingressSays(t, lubeck, ns, "www", hamburg, nil)
+	ingressSays(t, ns, "www", hamburg, nil)
 	expectAnswers(t, atHome, "https://www.shop.example", podNames(lubeck.AwaitReadyPods(t, ns, "web", len(pods)))...)
 }
 
 // ingressSays waits until the Ingress says that it is reached at the peer at the address, or, if that is nil, at none.
-func ingressSays(t *testing.T, c *framework.Cluster, ns, name string, peer *framework.Cluster, address any) {
+func ingressSays(t *testing.T, ns, name string, peer *framework.Cluster, address any) {
 	t.Helper()
 	ingress := &unstructured.Unstructured{}
 	ingress.SetGroupVersionKind(networkingv1.SchemeGroupVersion.WithKind("Ingress"))
 	ingress.SetNamespace(ns)
 	ingress.SetName(name)
-	says(t, c, ingress, address, "metadata", "annotations", v1alpha1.AnnotationAddressAt+peer.Name)
+	says(t, lubeck, ingress, address, "metadata", "annotations", v1alpha1.AnnotationAddressAt+peer.Name)
 }
 
 // spreadPods runs a Deployment with one pod on each worker and one at the only provider, and returns their names.

@@ -64,10 +64,10 @@ func TestMultiClusterServices(t *testing.T) {
 		return all
 	}
 	t.Run("EndpointSlices tell the source cluster of each endpoint", func(t *testing.T) {
-		expectSource(t, lubeck, s.ns, s.name, s.idLubeck, ready(s.lubeck.Address, s.away.Address)...)
-		expectSource(t, lubeck, s.ns, s.name, s.idHamburg, ready(s.ofHamburg)...)
-		expectSource(t, hamburg, s.ns, s.name, s.idHamburg, ready(s.hamburg.Address)...)
-		expectSource(t, hamburg, s.ns, s.name, s.idLubeck, ready(s.ofLubeck, s.awayOwn)...)
+		s.expectSource(t, lubeck, s.idLubeck, ready(s.lubeck.Address, s.away.Address)...)
+		s.expectSource(t, lubeck, s.idHamburg, ready(s.ofHamburg)...)
+		s.expectSource(t, hamburg, s.idHamburg, ready(s.hamburg.Address)...)
+		s.expectSource(t, hamburg, s.idLubeck, ready(s.ofLubeck, s.awayOwn)...)
 	})
 	t.Run("the clusterset IP leads to the backends of all clusters", func(t *testing.T) {
 		hears(t, s.lubeck, ip[lubeck], all...)
@@ -90,10 +90,10 @@ func TestMultiClusterServices(t *testing.T) {
 	t.Run("what a peer must not say is refused", s.hostile)
 	t.Run("when a cluster cannot be reached its endpoints are not ready", func(t *testing.T) {
 		framework.CutOff(t)
-		t.Logf("not ready %.1f s after the cut", expectSource(t, lubeck, s.ns, s.name, s.idHamburg, s.ofHamburg+" ready=false").Seconds())
+		t.Logf("not ready %.1f s after the cut", s.expectSource(t, lubeck, s.idHamburg, s.ofHamburg+" ready=false").Seconds())
 		hears(t, s.lubeck, ip[lubeck], "of-lubeck")
 		framework.MustTestbed(t, "heal", "lubeck", "hamburg")
-		t.Logf("ready again %.1f s after it heals", expectSource(t, lubeck, s.ns, s.name, s.idHamburg, ready(s.ofHamburg)...).Seconds())
+		t.Logf("ready again %.1f s after it heals", s.expectSource(t, lubeck, s.idHamburg, ready(s.ofHamburg)...).Seconds())
 		framework.AwaitConnected(t, lubeck, hamburg)
 	})
 	t.Run("unexporting removes the endpoints of the cluster, and the last one the import", s.unexport)
@@ -281,8 +281,8 @@ func (s clusterSet) unexport(t *testing.T) {
 		if i == 0 {
 			imports(t, lubeck, s.ns, s.name, s.idLubeck)
 			imports(t, hamburg, s.ns, s.name, s.idLubeck)
-			expectSource(t, lubeck, s.ns, s.name, s.idHamburg)
-			expectSource(t, hamburg, s.ns, s.name, s.idHamburg)
+			s.expectSource(t, lubeck, s.idHamburg)
+			s.expectSource(t, hamburg, s.idHamburg)
 		}
 	}
 	importGoes(t, lubeck, s.ns, s.name)

@@ -130,12 +130,12 @@ func sources(ctx context.Context, c *framework.Cluster, ns, name string) (map[st
 }
 
 // expectSource waits until the Service has exactly these endpoints of one cluster, and returns how long that took.
-func expectSource(t *testing.T, c *framework.Cluster, ns, name, of string, want ...string) time.Duration {
+func (s clusterSet) expectSource(t *testing.T, c *framework.Cluster, of string, want ...string) time.Duration {
 	t.Helper()
 	began := time.Now()
 	slices.Sort(want)
-	framework.Eventually(t, fmt.Sprintf("%s at %s has the endpoints %v of %s", name, c.Name, want, of), func(ctx context.Context) error {
-		got, err := sources(ctx, c, ns, name)
+	framework.Eventually(t, fmt.Sprintf("%s at %s has the endpoints %v of %s", s.name, c.Name, want, of), func(ctx context.Context) error {
+		got, err := sources(ctx, c, s.ns, s.name)
 		if err == nil && !slices.Equal(got[of], want) {
 			err = fmt.Errorf("they are %v", got)
 		}

@@ -153,7 +153,7 @@ func TestConflict(t *testing.T) {
 	lubeck.MustCreate(t, slice)
 	for source := range theirs {
 		if source != "" {
-			eventsSay(t, lubeck, ns, source, v1alpha1.ReasonReflectionConflict, "hamburg")
+			eventsSay(t, ns, source, v1alpha1.ReasonReflectionConflict, "hamburg")
 		}
 	}
 	expectAnswer(t, hamburg, twin, slice.Name, "of its own")
@@ -192,10 +192,10 @@ func expectCopyInPlaceOf(t *testing.T, c *framework.Cluster, object client.Objec
 }
 
 // eventsSay waits until an event of that reason on the object, which is called kind/name, says so. Of Secrets `kubectl describe` shows none.
-func eventsSay(t *testing.T, c *framework.Cluster, ns, object, reason, text string) {
+func eventsSay(t *testing.T, ns, object, reason, text string) {
 	t.Helper()
 	framework.Eventually(t, fmt.Sprintf("the events of %s say %s: %s", object, reason, text), func(ctx context.Context) error {
-		said, err := c.Kubectl(ctx, "events", "-n", ns, "--for", object)
+		said, err := lubeck.Kubectl(ctx, "events", "-n", ns, "--for", object)
 		if err == nil && (!strings.Contains(said, reason) || !strings.Contains(said, text)) {
 			err = fmt.Errorf("they say %s", said)
 		}
@@ -254,7 +254,7 @@ func TestSkipEveryKind(t *testing.T) {
 			t.Fatal(err)
 		}
 		framework.Eventually(t, what+" is at hamburg no more", func(ctx context.Context) error { return hamburg.CheckGone(ctx, copied) })
-		eventsSay(t, lubeck, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
+		eventsSay(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
 	}
 	expectThere("service/shop", service)
 	for what, copied := range kinds {
@@ -283,7 +283,7 @@ func TestSkipEveryKind(t *testing.T) {
 		}
 	})
 	for _, what := range []string{"configmap/kept", "secret/kept", "service/kept", "endpointslice/" + part.Name} {
-		eventsSay(t, lubeck, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
+		eventsSay(t, ns, what, v1alpha1.ReasonReflectionRefused, "keeps it at home")
 	}
 	for _, object := range []client.Object{config, secret, alone, &v1alpha1.ShadowEndpointSlice{ObjectMeta: framework.NamespacedMeta(ns, part.Name)}} {
 		object.SetNamespace(twin)

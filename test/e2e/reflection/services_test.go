@@ -182,5 +182,5 @@ func TestProviderWithoutRoomForCopies(t *testing.T) {
 	if err := hamburg.Delete(ctx, none); err != nil {
 		t.Fatal(err)
 	}
-	framework.ExpectNoTokenEvents(t, &lubeck.AwaitReadyPods(t, ns, "tokenless", 1)[0])
+	framework.ExpectTokenAtProvider(t, &lubeck.AwaitReadyPods(t, ns, "tokenless", 1)[0])
 }

@@ -24,7 +24,7 @@ func fill(t *testing.T, g *framework.Guest, victim *framework.Guest, theirs stri
 	const room = 4 << 20
 	twin := g.CreateTwin(t, "filled")
 	awaitQuota(t, hamburg, twin, "count/shadowpods.hanse.dev", v1alpha1.DefaultLimitObjects)
-	hamburg.SetLimits(t, g.Id, `{"mebibytes":4}`)
+	hamburg.SetLimits(t, g.ID, `{"mebibytes":4}`)
 	awaitRoom(t, hamburg, twin, room/2)
 	fillWith(t, g, "records", room, func(name, text string) client.Object {
 		return framework.NewShadowPod(t, twin, name, template("hostPID: true", "args: ["+text+"]"))
@@ -79,18 +79,16 @@ func awaitRoom(t *testing.T, c *framework.Cluster, twin string, most int) {
 // flood creates objects as fast as it can until the victim has started a pod.
 func flood(t *testing.T, g *framework.Guest, victim *framework.Guest, theirs string) {
 	flooded := g.CreateTwin(t, "flooded") // before the limit, which stories before this one have used up
-	hamburg.SetLimits(t, g.Id, `{"objects":100,"namespaces":5}`)
+	hamburg.SetLimits(t, g.ID, `{"objects":100,"namespaces":5}`)
 	// In the first minute after installation Kubernetes does not know how to count Hanse's own kinds.
 	awaitQuota(t, hamburg, flooded, "count/shadowpods.hanse.dev", 100)
 	awaitQuota(t, hamburg, g.Invitation.Namespace, "count/namespacemappings.hanse.dev", 5)
-	var (
-		answers  tally
-		creating sync.WaitGroup
-	)
+	var creating sync.WaitGroup
+	attack := floodOf{guest: g, twin: flooded}
 	flooding, stop := context.WithCancel(t.Context())
 	defer stop()
 	for worker := range 8 {
-		creating.Go(func() { createMany(flooding, t, g, flooded, worker, &answers) })
+		creating.Go(func() { attack.createMany(flooding, t, worker) })
 	}
 	if err := victim.Create(t.Context(), framework.NewShadowPod(t, theirs, "honest", framework.BusyPodTemplate)); err != nil {
 		t.Fatal(err)
@@ -98,7 +96,7 @@ func flood(t *testing.T, g *framework.Guest, victim *framework.Guest, theirs str
 	victim.AwaitRunning(t, theirs, "honest")
 	stop()
 	creating.Wait()
-	made, refused := answers.made.Load(), answers.refused.Load()
+	made, refused := attack.made.Load(), attack.refused.Load()
 	t.Logf("%d objects were made and %d refused", made, refused)
 	if made > 100 || refused == 0 {
 		t.Errorf("%d objects were made where 100 are allowed, %d refused", made, refused)
@@ -128,17 +126,21 @@ func awaitQuota(t *testing.T, c *framework.Cluster, ns string, name corev1.Resou
 	})
 }
 
-// A tally counts what became of requests to create something.
-type tally struct{ made, refused atomic.Int64 }
+// A floodOf creates records in a twin namespace of the guest, and counts those that were made and those that were refused.
+type floodOf struct {
+	guest         *framework.Guest
+	twin          string
+	made, refused atomic.Int64
+}
 
 // createMany is one of eight that create at least 1,000 records together, and more until it is stopped.
-func createMany(stopped context.Context, t *testing.T, g *framework.Guest, twin string, worker int, answers *tally) {
+func (f *floodOf) createMany(stopped context.Context, t *testing.T, worker int) {
 	for i := 0; i < 1000/8 || stopped.Err() == nil; i++ {
-		record := framework.NewShadowPod(t, twin, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
-		if err := g.Create(t.Context(), record); err == nil {
-			answers.made.Add(1)
+		record := framework.NewShadowPod(t, f.twin, fmt.Sprintf("flood-%d-%d", worker, i), template("hostPID: true", ""))
+		if err := f.guest.Create(t.Context(), record); err == nil {
+			f.made.Add(1)
 		} else if apierrors.IsForbidden(err) {
-			answers.refused.Add(1)
+			f.refused.Add(1)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestTwoConsumersCannotSeeEachOther(t *testing.T) {
 		for _, ns := range []string{other.Invitation.Namespace, twins[1-i], v1alpha1.SystemNamespace, ""} {
 			for _, allowed := range allowedIn(t, g, ns, all) {
 				if !harmless(allowed) {
-					t.Errorf("%s may %s in namespace %q", g.Id, allowed, ns)
+					t.Errorf("%s may %s in namespace %q", g.ID, allowed, ns)
 				}
 			}
 		}
@@ -67,7 +67,7 @@ func asksForWhatIsNotItsOwn(t *testing.T, g *framework.Guest, other *framework.G
 		"list peers":             g.List(ctx, &v1alpha1.PeerList{}),
 	} {
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s, to %s: %v", g.Id, what, err)
+			t.Errorf("%s, to %s: %v", g.ID, what, err)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func learnsNothingOfNodes(t *testing.T, g *framework.Guest, twin string) {
 		}
 	}
 	var told map[string]string
-	framework.Eventually(t, g.Id+" has heard of all of its pods", func(ctx context.Context) error {
+	framework.Eventually(t, g.ID+" has heard of all of its pods", func(ctx context.Context) error {
 		var err error
 		if told, err = everythingTold(ctx, g, twin); err != nil {
 			return err
@@ -109,7 +109,7 @@ func learnsNothingOfNodes(t *testing.T, g *framework.Guest, twin string) {
 	for what, text := range told {
 		for _, secret := range secrets {
 			if found := secret.FindString(text); found != "" {
-				t.Errorf("%s tells %s %q: %s", what, g.Id, found, text)
+				t.Errorf("%s tells %s %q: %s", what, g.ID, found, text)
 			}
 		}
 	}

@@ -41,7 +41,7 @@ func TestTenConsumersOneProvider(t *testing.T) {
 		twins[i] = guests[i].CreateTwin(t, "shop")
 		for _, object := range wares(t, guests[i], twins[i]) {
 			if err := guests[i].Create(ctx, object); err != nil {
-				t.Fatalf("%s: %v", guests[i].Id, err)
+				t.Fatalf("%s: %v", guests[i].ID, err)
 			}
 		}
 	}
@@ -51,9 +51,9 @@ func TestTenConsumersOneProvider(t *testing.T) {
 		expectOwnWares(ctx, t, g, twins[i])
 		volume := claimIn(t, hamburg, twins[i], "pvc-data").Spec.VolumeName
 		if other, taken := volumes[volume]; taken {
-			t.Errorf("%s and %s share volume %s", other, g.Id, volume)
+			t.Errorf("%s and %s share volume %s", other, g.ID, volume)
 		}
-		volumes[volume] = g.Id
+		volumes[volume] = g.ID
 		for j, theirs := range twins {
 			if j != i {
 				expectNothingOf(ctx, t, g, theirs)
@@ -84,7 +84,7 @@ func wares(t *testing.T, g *framework.Guest, twin string) []client.Object {
 		HomeUID: "uid-of-data", Storage: resource.MustParse("1Mi"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 	}}
 	return []client.Object{
-		copied(&corev1.Secret{ObjectMeta: framework.ObjectMeta("word"), StringData: map[string]string{"word": g.Id}}),
+		copied(&corev1.Secret{ObjectMeta: framework.ObjectMeta("word"), StringData: map[string]string{"word": g.ID}}),
 		copied(&corev1.Service{ObjectMeta: framework.ObjectMeta("shop"), Spec: corev1.ServiceSpec{
 			Selector: map[string]string{"app": "stall"}, Ports: []corev1.ServicePort{{Port: 80}},
 		}}),
@@ -111,9 +111,9 @@ func expectOwnWord(t *testing.T, g *framework.Guest, twin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	framework.Eventually(t, "the pod of "+g.Id+" says its own word", func(ctx context.Context) error {
+	framework.Eventually(t, "the pod of "+g.ID+" says its own word", func(ctx context.Context) error {
 		log, err := reader.CoreV1().Pods(twin).GetLogs("stall", &corev1.PodLogOptions{}).DoRaw(ctx)
-		want := "cat: can't open '/data/word': No such file or directory\n" + g.Id + "\nstarted\n"
+		want := "cat: can't open '/data/word': No such file or directory\n" + g.ID + "\nstarted\n"
 		if err == nil && string(log) != want {
 			err = fmt.Errorf("it says %q, want %q", log, want)
 		}
@@ -133,7 +133,7 @@ func expectNothingOf(ctx context.Context, t *testing.T, g *framework.Guest, thei
 		"make a Service":    g.Create(ctx, &corev1.Service{ObjectMeta: framework.NamespacedMeta(theirs, "mine")}),
 	} {
 		if !apierrors.IsForbidden(err) {
-			t.Errorf("%s, to %s in %s: %v", g.Id, what, theirs, err)
+			t.Errorf("%s, to %s in %s: %v", g.ID, what, theirs, err)
 		}
 	}
 }
