@@ -25,7 +25,8 @@ var layers = []struct {
 		"internal/accounts", "internal/advertisement", "internal/agentless", "internal/broker", "internal/discovery", "internal/fabric", "internal/gateway", "internal/kubelet", "internal/market", "internal/mover", "internal/multicluster", "internal/namespaces", "internal/peering", "internal/tenant",
 		"internal/install", "internal/policymaker", "internal/reflector", "internal/volumes",
 	}},
-	{"test", []string{"internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},
+	{"pages", []string{"docs/markdown"}},
+	{"test", []string{"docs/commands", "internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},
 	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},
 }
 
