@@ -40,3 +40,17 @@ func TestReferenceDescribesEachFlag(t *testing.T) {
 		t.Error(problem)
 	}
 }
+
+// TestDocumentedCommandsAreValid parses each command that a page shows, as the server would.
+func TestDocumentedCommandsAreValid(t *testing.T) {
+	pages, err := markdown.Read(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		_, problems := commands.Invalid(page, newCommand, "hanse")
+		for _, problem := range problems {
+			t.Error(problem)
+		}
+	}
+}

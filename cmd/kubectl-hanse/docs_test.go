@@ -1,8 +1,12 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -41,4 +45,87 @@ func TestReferenceDescribesEachFlag(t *testing.T) {
 	for _, problem := range reference.Problems() {
 		t.Error(problem)
 	}
+}
+
+const root = "../.."
+
+var inNotes = regexp.MustCompile("kubectl hanse [^(`\n]*")
+
+// readPages reads the pages that show commands of today, and the notes that Helm prints. The changelog names commands of the
+// past.
+func readPages(t *testing.T) []markdown.Page {
+	t.Helper()
+	pages, err := markdown.Read(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notes := markdown.Page{File: "charts/hanse/templates/NOTES.txt"}
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(notes.File)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		for _, command := range inNotes.FindAllString(line, -1) {
+			notes.Blocks = append(notes.Blocks, markdown.Block{Line: i + 1, Text: command})
+		}
+	}
+	pages = append(pages, notes)
+	return slices.DeleteFunc(pages, func(page markdown.Page) bool { return page.File == "CHANGELOG.md" })
+}
+
+// TestDocumentedCommandsAreValid parses each command that a page shows, as the client would.
+func TestDocumentedCommandsAreValid(t *testing.T) {
+	count := 0
+	for _, page := range readPages(t) {
+		shown, problems := commands.Invalid(page, newCommand, "kubectl hanse", "kubectl-hanse")
+		count += shown
+		for _, problem := range problems {
+			t.Error(problem)
+		}
+	}
+	if count < 100 {
+		t.Errorf("only %d commands found", count)
+	}
+}
+
+// TestDocumentedValuesAreValid renders the chart with the values that a page sets: by install or by helm, or by --set alone.
+func TestDocumentedValuesAreValid(t *testing.T) {
+	count := 0
+	for _, page := range readPages(t) {
+		for _, shown := range page.Commands() {
+			args := valuesOf(shown.Words)
+			if !slices.Contains(args, "--set") {
+				continue
+			}
+			count++
+			command := newCommand()
+			command.SetArgs(append([]string{"install", "--dry-run=client"}, args...))
+			command.SetOut(io.Discard)
+			if err := command.ExecuteContext(t.Context()); err != nil {
+				t.Errorf("%s:%d: %v: correct the value", page.File, shown.Line, err)
+			}
+		}
+	}
+	if count < 10 {
+		t.Errorf("only %d commands with values found", count)
+	}
+}
+
+// valuesOf returns the flags of a shown command by which it sets values of the chart.
+func valuesOf(words []string) []string {
+	args, isInstall := markdown.Arguments(words, "kubectl hanse install", "kubectl-hanse install")
+	_, isHelm := markdown.Arguments(words, "helm")
+	if !isInstall && !isHelm && words[0] != "--set" {
+		return nil
+	}
+	if isInstall {
+		return args
+	}
+	var found []string
+	for i, word := range words[:len(words)-1] {
+		if word == "--set" {
+			found = append(found, "--set", words[i+1])
+		}
+	}
+	return found
 }

@@ -100,7 +100,17 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %s", args, diff)
 		}
 	}
-	if command, err := Flags(tree(), []string{"drain"}); err != nil || command.Name() != "drain" {
-		t.Errorf("a sentence names the verb alone: %v", err)
+}
+
+func TestInvalid(t *testing.T) {
+	page := markdown.Parse("page.md", "Use `tool drain`, `tool drain --timeout` or `tool exec`.\n\n    tool drain hamburg\n    tool drain\n    tool explain\n")
+	count, problems := Invalid(page, tree, "tool")
+	want := []string{
+		"page.md:4: accepts 1 arg(s), received 0: correct the command",
+		"page.md:5: tool explain needs a subcommand: correct the command",
+		"page.md:1: `tool exec`: unknown command \"exec\" for \"tool\": correct the command",
+	}
+	if diff := cmp.Diff(want, problems); diff != "" || count != 3 {
+		t.Errorf("%d commands: %s", count, diff)
 	}
 }

@@ -67,7 +67,7 @@ func TestShell(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, parseShell(1, test.text)); diff != "" {
+			if diff := cmp.Diff(test.want, ParseShell(1, test.text)); diff != "" {
 				t.Error(diff)
 			}
 		})

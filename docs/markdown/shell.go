@@ -26,14 +26,14 @@ func (p Page) Commands() []Command {
 		if !slices.Contains(shells, block.Language) {
 			continue
 		}
-		all = append(all, parseShell(block.Line, block.Text)...)
+		all = append(all, ParseShell(block.Line, block.Text)...)
 	}
 	return all
 }
 
-// parseShell splits lines of a shell into simple commands. It knows quotes, comments, continued lines, pipes, lists and
+// ParseShell splits lines of a shell into simple commands. It knows quotes, comments, continued lines, pipes, lists and
 // redirections. A variable becomes its own name in lower case, and a command substitution becomes the word "output".
-func parseShell(first int, text string) []Command {
+func ParseShell(first int, text string) []Command {
 	var all []Command
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
