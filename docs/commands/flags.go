@@ -248,7 +248,7 @@ func (r Reference) compareFlag(command *cobra.Command, flag *pflag.Flag, e *entr
 		problems = append(problems, r.at(e.line, "the short form of %s is %q, not %q", about, flag.Shorthand, e.shorthand))
 	}
 	choices := r.Choices(flag)
-	if problem := checkDefault(flag, choices, e.defaultCell); problem != "" {
+	if problem := CheckDefault(flag, choices, e.defaultCell); problem != "" {
 		problems = append(problems, r.at(e.line, "%s: %s", about, problem))
 	}
 	named := markdown.Codes(e.defaultCell + " " + e.meaning)
@@ -263,8 +263,9 @@ func (r Reference) compareFlag(command *cobra.Command, flag *pflag.Flag, e *entr
 // zeros are defaults by which a program does nothing, or finds a value itself.
 var zeros = []string{"", "[]", "0", "0s", "false", "<nil>"}
 
-// checkDefault compares a default with the cell that states it: as code, or in words.
-func checkDefault(flag *pflag.Flag, choices []string, cell string) string {
+// CheckDefault compares the default of a flag with the cell of a table that states it: as code, or in words. It
+// returns what is wrong, or nothing.
+func CheckDefault(flag *pflag.Flag, choices []string, cell string) string {
 	codes := markdown.Codes(cell)
 	if len(codes) != 1 || cell != "`"+codes[0]+"`" {
 		isList := strings.HasPrefix(flag.DefValue, "[")
@@ -276,7 +277,7 @@ func checkDefault(flag *pflag.Flag, choices []string, cell string) string {
 	stated := codes[0]
 	isFirst := len(choices) > 0 && choices[0] == stated
 	switch {
-	case flag.DefValue == "" && (isFirst || strings.Contains(flag.Usage, "by default "+stated)), sameValue(stated, flag.DefValue):
+	case flag.DefValue == "" && (isFirst || stated == "{}" || stated == "[]" || strings.Contains(flag.Usage, "by default "+stated)), sameValue(stated, flag.DefValue):
 		return ""
 	case flag.DefValue == "":
 		return fmt.Sprintf("the page says that the default is `%s`; the flag has no default, and its help does not say \"by default %s\"", stated, stated)
