@@ -183,9 +183,9 @@ type PeerParting struct {
 	// +optional
 	Drain DrainMethod `json:"drain,omitempty"`
 
-	// volumes says what becomes of volumes of our claims at the peer, and of those of its claims here. With Keep, the default,
-	// the parting waits until there are none: until the claims are deleted. With Delete their data is lost. A parting by force
-	// waits for nothing at the peer.
+	// volumes says whether the end of the peering waits for the data of our claims and snapshots at the peer. With Keep, the
+	// default, it waits until they are deleted. With Delete it does not wait, and their data is lost. Modes other than Agreed do
+	// not wait either. Volumes of the peer's claims here never make it wait: they are deleted with the peer's namespaces.
 	// +optional
 	Volumes VolumeFate `json:"volumes,omitempty"`
 }
