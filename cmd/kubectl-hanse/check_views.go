@@ -385,19 +385,19 @@ func (c *checker) certificate(ctx context.Context, about subject, s *snapshot) [
 		return about.skipped("see Deployments")
 	}
 	mounted := flagOf(&kubelet.Spec.Template.Spec, certificateFlag)
-	found := "made by hanse-kubelet itself, which does unless the API server verifies it"
+	found := "self-signed by hanse-kubelet, which is enough unless the API server verifies kubelets"
 	if mounted != "" {
 		found = "mounted, at " + mounted
 	}
-	const fix = "mount a certificate of the address POD_IP that the authority of the API server's " + authorityFlag +
-		" has signed, and name it in kubelet.extraArgs: " + certificateFlag + ", --tls-private-key-file"
+	const fix = "put a certificate that the authority of the API server's " + authorityFlag + " has signed for the address of the " +
+		"kubelet's pod into a Secret, and run `kubectl hanse install --set kubelet.servingCertificate.secretName=NAME`"
 	node, err := find(s.nodes.Items, func(n *corev1.Node) bool { return isVirtualNode(n) && exchange.IsReady(n) }), error(nil)
 	if node != nil {
 		err = c.reach(ctx, node.Name)
 	}
 	switch {
 	case node == nil && mounted == "" && s.verifiesKubelets():
-		return about.failed(found+", and it does ("+authorityFlag+")", fix)
+		return about.failed(found+"; this API server does ("+authorityFlag+")", fix)
 	case node == nil:
 		return about.ok("%s. There is no virtual node yet to try it with", found)
 	case err == nil:

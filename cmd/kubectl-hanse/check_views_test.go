@@ -45,7 +45,7 @@ func TestTheCertificateOfTheKubeletAPIIsChecked(t *testing.T) {
 		says    string
 	}{
 		"no Deployment":                {nil, nil, stateSkipped, "see Deployments"},
-		"its own, and no node":         {[]client.Object{kubeletWith()}, nil, stateOK, "made by hanse-kubelet itself"},
+		"its own, and no node":         {[]client.Object{kubeletWith()}, nil, stateOK, "self-signed by hanse-kubelet"},
 		"its own, which is verified":   {[]client.Object{kubeletWith(), apiServer}, nil, stateFailed, authorityFlag},
 		"mounted, and no node":         {[]client.Object{kubeletWith("--tls-cert-file=/tls/tls.crt"), apiServer}, nil, stateOK, "mounted, at /tls/tls.crt"},
 		"taken":                        {[]client.Object{kubeletWith(), node}, nil, stateOK, "the API server takes it"},
