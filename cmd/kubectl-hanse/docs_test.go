@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -9,8 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/docs/commands"
 	"github.com/hanse-dev/hanse/docs/markdown"
 )
@@ -128,4 +135,62 @@ func valuesOf(words []string) []string {
 		}
 	}
 	return found
+}
+
+// TestSamplesAreOutput compares each sample output in a page with the golden file that a comment above it names. The first
+// line of a sample is the command.
+func TestSamplesAreOutput(t *testing.T) {
+	count := 0
+	for _, page := range readPages(t) {
+		for _, block := range page.Blocks {
+			if block.Sample == "" {
+				continue
+			}
+			count++
+			output, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(block.Sample)))
+			if err != nil {
+				t.Errorf("%s:%d: %v: correct the comment", page.File, block.Line, err)
+				continue
+			}
+			_, sample, _ := strings.Cut(block.Text, "\n")
+			if diff := cmp.Diff(string(output), sample); diff != "" {
+				t.Errorf("%s:%d: the sample is not the output in %s: copy the file into the page (-output +page)\n%s", page.File, block.Line, block.Sample, diff)
+			}
+		}
+	}
+	if count < 2 {
+		t.Errorf("only %d samples found", count)
+	}
+}
+
+// TestOutputForSamples writes the output that docs/how-to/run-a-broker.md shows.
+func TestOutputForSamples(t *testing.T) {
+	euros := func(amount string) *v1alpha1.OfferedPrice {
+		return &v1alpha1.OfferedPrice{Amount: amount, Currency: "EUR"}
+	}
+	app := &v1alpha1.Application{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	app.Status.Auction = &v1alpha1.ApplicationAuction{
+		Round: 1, Phase: v1alpha1.AuctionClosed, Deadline: metav1.NewTime(now),
+		Offers: []v1alpha1.AuctionOffer{
+			{
+				Peer: "bremen", Broker: "hamburg", Interest: 60, Price: euros("1m"), Won: []string{"web"},
+				Components: []v1alpha1.AuctionComponent{{Name: "web", Interest: 60, Price: euros("1m")}},
+			},
+			{Peer: "hamburg", Interest: 40, Price: euros("2m"), Components: []v1alpha1.AuctionComponent{{Name: "web", Interest: 40, Price: euros("2m")}}},
+		},
+	}
+	member := newMember("bremen", "hamburg")
+	member.Status.Offer.Prices = &v1alpha1.Prices{Currency: "EUR", PerHour: map[corev1.ResourceName]resource.Quantity{
+		corev1.ResourceCPU: resource.MustParse("50m"),
+	}}
+	c := newWorld(t, app, member, newBroker("hamburg", metav1.ConditionTrue, "")).client
+	auction, members := &bytes.Buffer{}, &bytes.Buffer{}
+	if err := showAuction(t.Context(), auction, c, client.ObjectKeyFromObject(app), ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := showMembers(t.Context(), members, c, "table", now); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "sample-auction.txt", auction.String())
+	golden(t, "sample-members.txt", members.String())
 }

@@ -31,6 +31,7 @@ type Block struct {
 	Line     int // of its first line of code, counted from 1
 	Language string
 	Text     string
+	Sample   string // the file that the block is a copy of: from a comment above the block, <!-- sample: FILE -->
 }
 
 // A Table is a table of a page with the heading above it.
@@ -57,6 +58,7 @@ var (
 	fence     = regexp.MustCompile("^(\\s*)(```+|~~~+)\\s*(\\S*)")
 	listItem  = regexp.MustCompile(`^\s*([-*]|\d+\.)\s`)
 	separator = regexp.MustCompile(`^\s*\|(\s*:?-+:?\s*\|)+\s*$`)
+	sample    = regexp.MustCompile(`^<!-- sample: (\S+) -->$`)
 	codeSpan  = regexp.MustCompile("`([^`]+)`")
 )
 
@@ -102,8 +104,9 @@ type reader struct {
 	lines   []string
 	at      int // index of the next line
 	heading string
-	list    bool // the paragraph belongs to a list, whose own text may be indented by four columns
-	text    bool // the line before is part of a paragraph
+	sample  string // of the next block
+	list    bool   // the paragraph belongs to a list, whose own text may be indented by four columns
+	text    bool   // the line before is part of a paragraph
 }
 
 // next consumes one line, or a whole block or table.
@@ -112,6 +115,9 @@ func (r *reader) next() {
 	switch {
 	case strings.TrimSpace(line) == "":
 		r.text = false
+		r.at++
+	case sample.MatchString(line):
+		r.sample, r.text = sample.FindStringSubmatch(line)[1], false
 		r.at++
 	case fence.MatchString(line):
 		r.fenced()
@@ -157,7 +163,8 @@ func (r *reader) spans(line string) {
 func (r *reader) fenced() {
 	found := fence.FindStringSubmatch(r.lines[r.at])
 	indent, mark, language := found[1], found[2], found[3]
-	block := Block{Line: r.at + 2, Language: language}
+	block := Block{Line: r.at + 2, Language: language, Sample: r.sample}
+	r.sample = ""
 	for r.at++; r.at < len(r.lines) && strings.TrimSpace(r.lines[r.at]) != mark; r.at++ {
 		block.Text += strings.TrimPrefix(r.lines[r.at], indent) + "\n"
 	}
@@ -168,7 +175,8 @@ func (r *reader) fenced() {
 func (r *reader) indented() {
 	line := r.lines[r.at]
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-	block := Block{Line: r.at + 1}
+	block := Block{Line: r.at + 1, Sample: r.sample}
+	r.sample = ""
 	for ; r.at < len(r.lines); r.at++ {
 		rest, isCode := strings.CutPrefix(r.lines[r.at], indent)
 		if !isCode && strings.TrimSpace(rest) != "" {

@@ -20,6 +20,7 @@ const page = "# Title\n" +
 	"\n" +
 	"       block in the item\n" +
 	"\n" +
+	"<!-- sample: peer.yaml -->\n" +
 	"```yaml\n" +
 	"kind: Peer\n" +
 	"# no heading\n" +
@@ -33,16 +34,16 @@ const page = "# Title\n" +
 func TestParse(t *testing.T) {
 	want := Page{
 		File:     "page.md",
-		Headings: []Heading{{Line: 1, Text: "Title"}, {Line: 19, Text: "Flags"}},
+		Headings: []Heading{{Line: 1, Text: "Title"}, {Line: 20, Text: "Flags"}},
 		Blocks: []Block{
 			{Line: 5, Text: "first block\n\n  goes on\n"},
 			{Line: 13, Text: "block in the item\n"},
-			{Line: 16, Language: "yaml", Text: "kind: Peer\n# no heading\n"},
+			{Line: 17, Language: "yaml", Text: "kind: Peer\n# no heading\n", Sample: "peer.yaml"},
 		},
-		Tables: []Table{{Line: 20, Heading: "Flags", Columns: []string{"flag", "meaning"}, Rows: []Row{
-			{Line: 22, Cells: []string{"`--a`", "`x|y` or z|w"}}, {Line: 23, Cells: []string{"`--b`", ""}},
+		Tables: []Table{{Line: 21, Heading: "Flags", Columns: []string{"flag", "meaning"}, Rows: []Row{
+			{Line: 23, Cells: []string{"`--a`", "`x|y` or z|w"}}, {Line: 24, Cells: []string{"`--b`", ""}},
 		}}},
-		Spans: []Span{{Line: 2, Text: "span"}, {Line: 22, Text: "--a"}, {Line: 22, Text: "x|y"}, {Line: 23, Text: "--b"}},
+		Spans: []Span{{Line: 2, Text: "span"}, {Line: 23, Text: "--a"}, {Line: 23, Text: "x|y"}, {Line: 24, Text: "--b"}},
 	}
 	if diff := cmp.Diff(want, Parse("page.md", page)); diff != "" {
 		t.Error(diff)
