@@ -222,3 +222,18 @@ func TestFollow(t *testing.T) {
 		})
 	}
 }
+
+// TestLinesDoNotEndInBlanks checks all pages: editors remove such blanks, or show them as line breaks.
+func TestLinesDoNotEndInBlanks(t *testing.T) {
+	for file := range readPages(t) {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.TrimRight(line, " \t") != line {
+				t.Errorf("%s:%d: the line ends in a blank: remove it", file, i+1)
+			}
+		}
+	}
+}

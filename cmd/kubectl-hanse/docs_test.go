@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -193,4 +195,111 @@ func TestOutputForSamples(t *testing.T) {
 	}
 	golden(t, "sample-auction.txt", auction.String())
 	golden(t, "sample-members.txt", members.String())
+}
+
+// TestExamplesAreValid parses the examples in the help of each command.
+func TestExamplesAreValid(t *testing.T) {
+	count := 0
+	var check func(*cobra.Command)
+	check = func(command *cobra.Command) {
+		page := markdown.Page{File: "example of " + command.CommandPath(), Blocks: []markdown.Block{{Line: 1, Text: command.Example}}}
+		shown, problems := commands.Invalid(page, newCommand, "kubectl hanse")
+		count += shown
+		for _, problem := range problems {
+			t.Error(problem)
+		}
+		for _, child := range command.Commands() {
+			check(child)
+		}
+	}
+	check(newCommand())
+	if count < 40 {
+		t.Errorf("only %d examples found", count)
+	}
+}
+
+var quoted = regexp.MustCompile("`(kubectl hanse [^`]*)`")
+
+// TestMessagesNameValidCommands checks the commands that messages of Hanse tell users to run, in all programs and in the chart.
+func TestMessagesNameValidCommands(t *testing.T) {
+	count := 0
+	for _, tree := range []string{"api", "charts", "cmd", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, tree), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			page := markdown.Page{File: path}
+			for i, line := range strings.Split(string(text), "\n") {
+				for _, found := range quoted.FindAllStringSubmatch(line, -1) {
+					page.Spans = append(page.Spans, markdown.Span{Line: i + 1, Text: found[1]})
+				}
+			}
+			count += len(page.Spans)
+			_, problems := commands.Invalid(page, newCommand, "kubectl hanse")
+			for _, problem := range problems {
+				t.Error(problem)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count < 30 {
+		t.Errorf("only %d commands found", count)
+	}
+}
+
+var gap = regexp.MustCompile(` {2,}`)
+
+// TestReferenceDescribesEachColumn compares the tables of columns in docs/reference/cli.md with the headers in golden files. The
+// first column of a header, which is a name, needs no description.
+func TestReferenceDescribesEachColumn(t *testing.T) {
+	const file = "docs/reference/cli.md"
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := markdown.Parse(file, string(text))
+	for section, output := range map[string]string{
+		"kubectl hanse status [PEER]": "status-wide.txt", "kubectl hanse table": "table-wide.txt", "kubectl hanse members": "members-wide.txt",
+	} {
+		var described []string
+		for _, table := range page.TablesUnder(section, "column") {
+			for _, row := range table.Rows {
+				described = append(described, strings.Split(row.Cells[0], ", ")...)
+			}
+		}
+		printed := headerOf(t, output)
+		for _, column := range printed[1:] {
+			if !slices.Contains(described, column) {
+				t.Errorf("%s, %s: the column %s is not described: add it", file, section, column)
+			}
+		}
+		for _, column := range described {
+			if !slices.Contains(printed, column) {
+				t.Errorf("%s, %s: there is no column %s: remove it", file, section, column)
+			}
+		}
+	}
+}
+
+// headerOf returns the columns of the first table in a golden file.
+func headerOf(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		if cells := gap.Split(strings.TrimSpace(line), -1); len(cells) > 3 {
+			return cells
+		}
+	}
+	t.Fatalf("testdata/%s has no table", name)
+	return nil
 }
