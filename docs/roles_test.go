@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,14 +72,13 @@ func kindsByResource(t *testing.T) map[string]string {
 // rightsOf reads the golden file: ClusterRole → resource → verbs.
 func rightsOf(t *testing.T) map[string]map[string][]string {
 	t.Helper()
-	file, err := os.Open(filepath.Join(root, "internal", "install", "testdata", "rights.txt"))
+	text, err := os.ReadFile(filepath.Join(root, "internal", "install", "testdata", "rights.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
 	found := map[string]map[string][]string{}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		rest, isRole := strings.CutPrefix(lines.Text(), "ClusterRole ")
+	for line := range strings.Lines(string(text)) {
+		rest, isRole := strings.CutPrefix(line, "ClusterRole ")
 		role, right, _ := strings.Cut(rest, ": ")
 		words := strings.Fields(right)
 		if !isRole || len(words) < 2 {

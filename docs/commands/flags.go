@@ -38,8 +38,24 @@ type entry struct {
 
 // Problems compares the page with the commands, in both directions.
 func (r Reference) Problems() []string {
-	described := map[*cobra.Command][]*entry{}
-	var problems []string
+	described, problems := r.read()
+	common := described[r.Root]
+	for _, command := range visible(r.Root) {
+		own, hasSection := described[command]
+		if command != r.Root && !hasSection {
+			problems = append(problems, fmt.Sprintf("%s has no section ### %s: add one", r.Page.File, r.call(command)))
+		}
+		if command == r.Root && !command.HasPersistentFlags() {
+			continue // the table is about the flags of other commands
+		}
+		problems = append(problems, r.compare(command, own, common)...)
+	}
+	return append(problems, r.unused(described)...)
+}
+
+// read reads the sections of the page: command → its flags. A command that is not in the map has no section.
+func (r Reference) read() (described map[*cobra.Command][]*entry, problems []string) {
+	described = map[*cobra.Command][]*entry{}
 	for _, heading := range r.Page.Headings {
 		if heading.Text != r.Program && !strings.HasPrefix(heading.Text, r.Program+" ") {
 			continue
@@ -58,18 +74,7 @@ func (r Reference) Problems() []string {
 			}
 		}
 	}
-	common := described[r.Root]
-	for _, command := range visible(r.Root) {
-		own, hasSection := described[command]
-		if command != r.Root && !hasSection {
-			problems = append(problems, fmt.Sprintf("%s has no section ### %s: add one", r.Page.File, r.call(command)))
-		}
-		if command == r.Root && !command.HasPersistentFlags() {
-			continue // the table is about the flags of other commands
-		}
-		problems = append(problems, r.compare(command, own, common)...)
-	}
-	return append(problems, r.unused(described)...)
+	return described, problems
 }
 
 // commandsOf returns the commands that a heading names, or the root if it names none.
@@ -268,21 +273,31 @@ var zeros = []string{"", "[]", "0", "0s", "false", "<nil>"}
 func CheckDefault(flag *pflag.Flag, choices []string, cell string) string {
 	codes := markdown.Codes(cell)
 	if len(codes) != 1 || cell != "`"+codes[0]+"`" {
-		isList := strings.HasPrefix(flag.DefValue, "[")
-		if slices.Contains(zeros, flag.DefValue) || isList && cell != "" {
-			return ""
-		}
-		return fmt.Sprintf("the default is `%s`, and the page says %q", flag.DefValue, cell)
+		return checkWords(flag, cell)
 	}
 	stated := codes[0]
-	isFirst := len(choices) > 0 && choices[0] == stated
+	expected := []string{"{}", "[]"} // of flags without a default of their own
+	if len(choices) > 0 {
+		expected = append(expected, choices[0])
+	}
 	switch {
-	case flag.DefValue == "" && (isFirst || stated == "{}" || stated == "[]" || strings.Contains(flag.Usage, "by default "+stated)), sameValue(stated, flag.DefValue):
+	case sameValue(stated, flag.DefValue):
+		return ""
+	case flag.DefValue == "" && (slices.Contains(expected, stated) || strings.Contains(flag.Usage, "by default "+stated)):
 		return ""
 	case flag.DefValue == "":
 		return fmt.Sprintf("the page says that the default is `%s`; the flag has no default, and its help does not say \"by default %s\"", stated, stated)
 	}
 	return fmt.Sprintf("the default is `%s`, and the page says `%s`", flag.DefValue, stated)
+}
+
+// checkWords checks a default that the page describes in words: the program finds the value itself, or it is a list.
+func checkWords(flag *pflag.Flag, cell string) string {
+	isList := strings.HasPrefix(flag.DefValue, "[")
+	if slices.Contains(zeros, flag.DefValue) || isList && cell != "" {
+		return ""
+	}
+	return fmt.Sprintf("the default is `%s`, and the page says %q", flag.DefValue, cell)
 }
 
 func sameValue(stated, actual string) bool {
