@@ -40,7 +40,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if !strings.Contains(text, "not root: control planes and simulated nodes only") {
+	if !strings.Contains(text, "without root: control planes and simulated nodes only") {
 		t.Errorf("it does not say what is missing:\n%s", text)
 	}
 	if text, err := run("up", "rostock", "--workers", "1"); err == nil || !strings.Contains(text, "workers need root") {

@@ -77,7 +77,9 @@ func (a *app) open() error {
 		Dir: a.state, Bin: bin, Source: filepath.Join(filepath.Dir(bin), "testbed"),
 		Rootless: os.Geteuid() != 0, Now: time.Now, Say: progress(time.Now()),
 	}
-	return nil
+	rootless, err := a.testbed.IsRootless()
+	a.testbed.Rootless = a.testbed.Rootless || rootless
+	return err
 }
 
 // progress prints lines with the time since the start.

@@ -13,6 +13,7 @@ type upFlags struct {
 	podCIDR, serviceCIDR  string
 	families              string
 	args, extraSchedulers []string
+	rootless              bool
 }
 
 func (a *app) up() *cobra.Command {
@@ -28,6 +29,7 @@ version of Kubernetes are for ever.`,
 		Example: `  testbed up lubeck hamburg
   testbed up lubeck --workers 3 --audit
   testbed up bremen --workers 0 --simulated-nodes 100
+  testbed up rostock --rootless --simulated-nodes 2
   testbed up home --nat
   testbed up both --ip-families dual
   testbed up old --kubernetes v1.36.3
@@ -38,6 +40,7 @@ version of Kubernetes are for ever.`,
 			if err != nil {
 				return err
 			}
+			a.testbed.Rootless = a.testbed.Rootless || flags.rootless
 			return a.testbed.Up(command.Context(), names, change)
 		},
 	}
@@ -63,6 +66,7 @@ func (f *upFlags) add(set *pflag.FlagSet) {
 	set.BoolVar(&f.Ingress, "ingress", false, "run Traefik, the controller of the default IngressClass traefik, at node ports 30080 and 30443")
 	set.BoolVar(&f.Multicluster, "multicluster", false, "have the DNS answer for clusterset.local, by ServiceImports")
 	set.BoolVar(&f.NAT, "nat", false, "put the nodes behind NAT: they reach other clusters, and are reached by none")
+	set.BoolVar(&f.rootless, "rootless", false, "use the loopback interface and no root, also as root: control planes and simulated nodes only")
 	set.BoolVar(&f.Audit, "audit", false, "log each API request to logs/audit.log in the cluster's folder")
 }
 

@@ -3,6 +3,7 @@ package testbed
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"slices"
@@ -10,10 +11,17 @@ import (
 	"github.com/hanse-dev/hanse/testbed/internal/plan"
 )
 
-var errOthers = errors.New("its folder is another testbed's")
+var (
+	errOthers = errors.New("its folder is another testbed's")
+	errMixed  = errors.New("the clusters of one testbed are all with root or all without: use another folder of state")
+	errPorts  = errors.New("no port is free")
+)
 
 // planned is what the clusters of these names are to be, all but their slot.
 func (t *Testbed) planned(names []string, existing []*plan.Cluster, change func(*plan.Options)) ([]*plan.Cluster, error) {
+	if slices.ContainsFunc(existing, func(other *plan.Cluster) bool { return other.Rootless != t.Rootless }) {
+		return nil, errMixed
+	}
 	all := slices.Clone(existing)
 	var clusters []*plan.Cluster
 	for _, name := range names {
@@ -61,34 +69,42 @@ func (t *Testbed) fresh(name string, others []*plan.Cluster) (*plan.Cluster, err
 	return one, err
 }
 
-// freePorts finds ports that nobody listens on, and that no other cluster has.
+// The ports of clusters without root are below those that kernels give to connections: such a port would be lost to a
+// connection while its server is stopped.
+const firstPort, lastPort = 30000, 32767
+
+// freePorts finds ports that nobody listens on, and that no other cluster has. It begins anywhere, because other testbeds may
+// look for ports at the same time.
 func freePorts(others []*plan.Cluster) (plan.Ports, error) {
-	var (
-		ports plan.Ports
-		taken = map[int]bool{}
-		held  []net.Listener // until all are found, so that none is found twice
-	)
-	defer func() {
-		for _, listener := range held {
-			_ = listener.Close()
-		}
-	}()
+	var ports plan.Ports
+	taken := map[int]bool{}
 	for _, other := range others {
 		for _, port := range numbers(&other.Ports) {
 			taken[*port] = true
 		}
 	}
+	const count = lastPort - firstPort + 1
+	next := rand.IntN(count)
 	for _, port := range numbers(&ports) {
-		for *port == 0 || taken[*port] {
-			listener, err := net.Listen("tcp4", "127.0.0.1:0") //nolint:noctx // it waits for nothing
-			if err != nil {
-				return plan.Ports{}, fmt.Errorf("find a free port: %w", err)
+		for tried := 0; *port == 0; tried++ {
+			if tried == count {
+				return plan.Ports{}, errPorts
 			}
-			held = append(held, listener)
-			*port = listener.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // always so for tcp
+			if candidate := firstPort + next%count; !taken[candidate] && isFree(candidate) {
+				*port = candidate
+			}
+			next++
 		}
 	}
 	return ports, nil
+}
+
+func isFree(port int) bool {
+	listener, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)) //nolint:noctx // it waits for nothing
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
 }
 
 func numbers(ports *plan.Ports) []*int {

@@ -60,6 +60,12 @@ func (t *Testbed) Clusters() ([]*plan.Cluster, error) {
 	return clusters, nil
 }
 
+// IsRootless tells whether the clusters that exist were made without root.
+func (t *Testbed) IsRootless() (bool, error) {
+	clusters, err := t.Clusters()
+	return len(clusters) > 0 && clusters[0].Rootless, err
+}
+
 // Cluster finds one cluster that exists.
 func (t *Testbed) Cluster(name string) (cluster.Cluster, error) {
 	found, err := t.read(name)

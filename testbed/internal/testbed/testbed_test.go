@@ -120,6 +120,27 @@ func TestClustersPlannedTogetherShareNothing(t *testing.T) {
 	}
 }
 
+func TestClustersWithAndWithoutRootAreNotMixed(t *testing.T) {
+	b := bed(t)
+	first, err := planned(t, b, "lubeck", unchanged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rootless, err := b.IsRootless(); rootless || err != nil {
+		t.Errorf("a testbed without clusters is rootless: %t, %v", rootless, err)
+	}
+	if err := b.write(first); err != nil {
+		t.Fatal(err)
+	}
+	if rootless, err := b.IsRootless(); !rootless || err != nil {
+		t.Errorf("its cluster needs no root: %t, %v", rootless, err)
+	}
+	b.Rootless = false
+	if _, err := planned(t, b, "hamburg", unchanged); !errors.Is(err, errMixed) {
+		t.Errorf("a cluster with root beside one without: %v", err)
+	}
+}
+
 func TestWhatCannotBePlannedLeavesNothing(t *testing.T) {
 	b := bed(t)
 	if err := b.Up(t.Context(), []string{"lubeck"}, func(o *plan.Options) { o.Workers = -1 }); err == nil {

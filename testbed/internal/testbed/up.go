@@ -124,7 +124,7 @@ var errMoved = errors.New("the addresses of the clusters are used by others now:
 // after the machine was started anew.
 func (t *Testbed) claim(ctx context.Context, existing []*plan.Cluster) (plan.Slot, error) {
 	if t.Rootless {
-		t.Say("not root: control planes and simulated nodes only, on the loopback interface")
+		t.Say("without root: control planes and simulated nodes only, on the loopback interface")
 		return 0, nil
 	}
 	unlock, err := lock(ctx, machineLock)
