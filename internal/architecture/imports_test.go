@@ -26,8 +26,8 @@ var layers = []struct {
 		"internal/install", "internal/policymaker", "internal/reflector", "internal/volumes",
 	}},
 	{"pages", []string{"docs/markdown"}},
-	{"test", []string{"docs/commands", "internal/architecture", "internal/testkit", "test/harness", "test/hostile"}},
-	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "bench"}},
+	{"test", []string{"docs/commands", "internal/architecture", "internal/testkit", "test/harness", "test/hostile", "test/report"}},
+	{"cmd", []string{"cmd/hanse", "cmd/kubectl-hanse", "test/e2e", "test/faults", "test/integration", "bench"}},
 }
 
 // forbidden are imports that a whole layer must do without, and why.
