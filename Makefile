@@ -9,9 +9,9 @@ VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || 
 IMAGE   ?=
 # RUN selects stories and tests by name, such as RUN='^TestLogsAndExec$'; empty runs all.
 RUN     ?=
-# KEEP=1 keeps the clusters of stories for the next call.
+# KEEP=1 keeps the clusters of stories and of integration tests for the next call.
 KEEP    ?=
-# RESULTS is the folder for JUnit files, and for the logs of stories.
+# RESULTS is the folder for JUnit files, and for logs and objects of tests that failed.
 RESULTS ?= bin/results
 FUZZTIME ?= 2m
 # SEED and DURATION are those of the fault suite: another plan each time, for 3 minutes, unless they are given. DURATION is
@@ -135,6 +135,12 @@ unit: ## unit tests alone, with the race detector, for which a C compiler is ins
 test: root programs ## unit tests, then the core stories on real clusters: at least one for each capability
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory stories STORIES=-core
+
+.PHONY: integration
+integration: build ## real API servers, without root and containers: objects, admission, rights, messages; RUN selects, KEEP=1 keeps them
+	@$(MAKE) --no-print-directory -C testbed $(addprefix $(abspath bin)/,testbed kubectl kwok)
+	@go build -trimpath -o bin/integration ./test/integration/run
+	@bin/integration -run '$(RUN)' -results '$(RESULTS)' $(if $(KEEP),-keep)
 
 .PHONY: e2e
 e2e: programs ## every story on real clusters; RUN selects, KEEP=1 keeps the clusters
