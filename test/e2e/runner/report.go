@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	testreport "github.com/hanse-dev/hanse/test/report"
 )
 
 // A report collects results. It prints each as it comes, as go test does.
@@ -123,67 +124,18 @@ func (r *report) print(out io.Writer) {
 	_, _ = io.WriteString(out, text.String())
 }
 
-// The elements of a JUnit file that readers agree on.
-type (
-	junitSuites struct {
-		XMLName xml.Name     `xml:"testsuites"`
-		Suites  []junitSuite `xml:"testsuite"`
-	}
-	junitSuite struct {
-		Name     string      `xml:"name,attr"`
-		Tests    int         `xml:"tests,attr"`
-		Failures int         `xml:"failures,attr"`
-		Seconds  string      `xml:"time,attr"`
-		Cases    []junitCase `xml:"testcase"`
-	}
-	junitCase struct {
-		Name    string        `xml:"name,attr"`
-		Class   string        `xml:"classname,attr"`
-		Seconds string        `xml:"time,attr"`
-		Failure *junitFailure `xml:"failure"`
-	}
-	junitFailure struct {
-		Message string `xml:"message,attr"`
-		Output  string `xml:",chardata"`
-	}
-)
-
-// junit returns the results as a JUnit file has them: a suite for each capability.
-func junit(results []result) junitSuites {
-	var suites []junitSuite
-	for start := 0; start < len(results); {
-		end := start
-		for end < len(results) && results[end].story.capability == results[start].story.capability {
-			end++
-		}
-		suites = append(suites, junitSuiteOf(results[start:end]))
-		start = end
-	}
-	return junitSuites{Suites: suites}
-}
-
-func junitSuiteOf(results []result) junitSuite {
-	suite := junitSuite{Name: "e2e/" + results[0].story.capability, Tests: len(results)}
-	var all time.Duration
-	for _, result := range results {
-		found := junitCase{Name: result.story.name, Class: suite.Name, Seconds: seconds(result.duration)}
-		if result.failed {
-			suite.Failures++
-			found.Failure = &junitFailure{Message: "failed", Output: failure(result.output)}
-		}
-		all += result.duration
-		suite.Cases = append(suite.Cases, found)
-	}
-	suite.Seconds = seconds(all)
-	return suite
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
-
+// writeJUnit writes the results to e2e.xml, with a suite for each capability.
 func (r *report) writeJUnit() error {
-	data, err := xml.MarshalIndent(junit(r.results), "", "  ")
-	if err != nil {
-		return err
+	junit := testreport.New(io.Discard)
+	for _, result := range r.results {
+		action := "pass"
+		if result.failed {
+			action = "fail"
+		}
+		junit.Results = append(junit.Results, &testreport.Result{
+			Package: "test/e2e/" + result.story.capability, Test: result.story.name, Action: action, Elapsed: result.duration,
+			Output: failure(result.output),
+		})
 	}
-	return os.WriteFile(filepath.Join(r.folder, "e2e.xml"), append([]byte(xml.Header), data...), 0o644) //nolint:gosec // results, not secrets
+	return junit.WriteFile(filepath.Join(r.folder, "e2e.xml"))
 }

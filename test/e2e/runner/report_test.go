@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/xml"
 	"errors"
 	"os"
 	"path/filepath"
@@ -55,20 +54,12 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var suites junitSuites
-	if err := xml.Unmarshal(data, &suites); err != nil {
-		t.Fatal(err)
-	}
-	suites.XMLName = xml.Name{}
-	want := junitSuites{Suites: []junitSuite{{
-		Name: "e2e/offloading", Tests: 2, Failures: 1, Seconds: "1.500",
-		Cases: []junitCase{
-			{Name: "TestA", Class: "e2e/offloading", Seconds: "0.000", Failure: &junitFailure{Message: "failed", Output: "    a_test.go:3: <wrong>"}},
-			{Name: "TestB", Class: "e2e/offloading", Seconds: "1.500"},
-		},
-	}}}
-	if diff := cmp.Diff(want, suites); diff != "" {
-		t.Errorf("JUnit (-want +got):\n%s", diff)
+	for _, want := range []string{
+		`<testsuite name="test/e2e/offloading" tests="2" failures="1"`, `classname="test/e2e/offloading" name="TestB" time="1.500"`, `a_test.go:3: &lt;wrong&gt;`,
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("e2e.xml lacks %s:\n%s", want, data)
+		}
 	}
 	if log, err := os.ReadFile(filepath.Join(folder, "stories", "TestA.log")); err != nil || !strings.Contains(string(log), "<wrong>") {
 		t.Errorf("log %q, %v", log, err)
