@@ -5,13 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func verbNamed(t *testing.T, name string) peerVerb {
@@ -79,30 +79,30 @@ func TestAccessVerbs(t *testing.T) {
 }
 
 func TestDrainWaitsUntilNoPodIsLeft(t *testing.T) {
-	w := newWorld(t, append(guest("lubeck"), newPeer("lubeck", v1alpha1.RoleConsumer))...)
-	command, out, told := listener()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	flags := &writeFlags{waitFlags: waitFlags{wait: true}}
-	err := verbNamed(t, "drain").run(ctx, command, w.client, flags, "lubeck")
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "shop-lubeck/web") {
-		t.Errorf("error %v, want one that names the pod", err)
-	}
-	if !strings.Contains(told.String(), "Still here: shop-lubeck/web") || out.Len() > 0 {
-		t.Errorf("the user is told %q, %q", told, out)
-	}
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		w := newWorld(t, append(guest("lubeck"), newPeer("lubeck", v1alpha1.RoleConsumer))...)
+		command, out, told := listener()
+		flags := &writeFlags{waitFlags: waitFlags{wait: true}}
+		err := verbNamed(t, "drain").run(ctx, command, w.client, flags, "lubeck")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "shop-lubeck/web") {
+			t.Errorf("error %v, want one that names the pod", err)
+		}
+		if !strings.Contains(told.String(), "Still here: shop-lubeck/web") || out.Len() > 0 {
+			t.Errorf("the user is told %q, %q", told, out)
+		}
 
-	flags.wait = false
-	if err := verbNamed(t, "drain").run(soon(t), command, w.client, flags, "lubeck"); err != nil {
-		t.Error(err)
-	}
-	flags.wait = true
-	if err := w.client.Delete(t.Context(), guest("lubeck")[1]); err != nil {
-		t.Fatal(err)
-	}
-	if err := verbNamed(t, "drain").run(soon(t), command, w.client, flags, "lubeck"); err != nil {
-		t.Error(err)
-	}
+		flags.wait = false
+		if err := verbNamed(t, "drain").run(soon(t), command, w.client, flags, "lubeck"); err != nil {
+			t.Error(err)
+		}
+		flags.wait = true
+		if err := w.client.Delete(t.Context(), guest("lubeck")[1]); err != nil {
+			t.Fatal(err)
+		}
+		if err := verbNamed(t, "drain").run(soon(t), command, w.client, flags, "lubeck"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAccessDryRunWritesNothing(t *testing.T) {

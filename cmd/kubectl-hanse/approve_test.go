@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // offerOf is our copy of what a peer offers, answered.
@@ -102,16 +103,16 @@ func (c decisionCase) run(t *testing.T) {
 }
 
 func TestADecisionThatHasNoEffectSaysSo(t *testing.T) {
-	w := newWorld(t, newPeer("hamburg", v1alpha1.RoleProvider),
-		offerOf("hamburg", "hamburg", v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval))
-	command, _, _ := listener()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	flags := &writeFlags{waitFlags: waitFlags{wait: true}}
-	err := verbNamed(t, "accept").run(ctx, command, w.client, flags, "hamburg")
-	if err == nil || !strings.Contains(err.Error(), "still Pending: PendingApproval because") {
-		t.Errorf("error %v", err)
-	}
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		w := newWorld(t, newPeer("hamburg", v1alpha1.RoleProvider),
+			offerOf("hamburg", "hamburg", v1alpha1.AcknowledgementPending, v1alpha1.ReasonPendingApproval))
+		command, _, _ := listener()
+		flags := &writeFlags{waitFlags: waitFlags{wait: true}}
+		err := verbNamed(t, "accept").run(ctx, command, w.client, flags, "hamburg")
+		if err == nil || !strings.Contains(err.Error(), "still Pending: PendingApproval because") {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 func TestADecisionOnTermsThatChangeMeanwhileIsVoid(t *testing.T) {

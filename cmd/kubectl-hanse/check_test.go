@@ -22,6 +22,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func newChecker(t *testing.T, objects ...client.Object) *checker {
@@ -413,12 +414,12 @@ func TestCheckWaitsUntilNothingFails(t *testing.T) {
 }
 
 func TestCheckThatRunsOutOfTimeTellsWhatItSaw(t *testing.T) {
-	peer := newPeer("hamburg", v1alpha1.RoleConsumer)
-	setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "no answer")
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	findings, err := newChecker(t, peer).repeat(ctx, &checkFlags{peer: "hamburg", wait: true}, &progress{report: t.Logf})
-	if err != nil || stateOf(findings, "hamburg: Ready") != stateFailed {
-		t.Errorf("%v, %v", findings, err)
-	}
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		peer := newPeer("hamburg", v1alpha1.RoleConsumer)
+		setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "no answer")
+		findings, err := newChecker(t, peer).repeat(ctx, &checkFlags{peer: "hamburg", wait: true}, &progress{report: t.Logf})
+		if err != nil || stateOf(findings, "hamburg: Ready") != stateFailed {
+			t.Errorf("%v, %v", findings, err)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // mint makes the invitations that Peers ask for.
@@ -194,33 +195,33 @@ func TestAPeerThatHasJoinedBecomesAMemberWithoutAnInvitation(t *testing.T) {
 		"where nobody notices":  {admitted: metav1.ConditionUnknown, says: "kubectl hanse check"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			peer := newPeer("lubeck", v1alpha1.RoleConsumer)
-			peer.Spec.Invitation = &v1alpha1.PeerInvitation{Serial: 3}
-			setCondition(peer, v1alpha1.ConditionJoined, metav1.ConditionTrue, v1alpha1.ReasonJoined, "")
-			w := newWorld(t, append(test.there, peer)...)
-			w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
-				member := written.(*v1alpha1.Peer)
-				setCondition(member, v1alpha1.ConditionAdmitted, test.admitted, test.reason, "set broker.enabled")
-				return c.Update(ctx, member)
-			}
-			command, out, told := listener()
-			flags := &inviteFlags{invitationRequest: invitationRequest{Member: true}, writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			err := doInvite(ctx, command, w.client, flags, "lubeck")
-			if test.says == "" && (err != nil || !strings.Contains(told.String(), "role Member")) || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, context.DeadlineExceeded) == test.final) {
-				t.Errorf("error %v, want one that says %q; told %q", err, test.says, told)
-			}
-			want := v1alpha1.PeerSpec{
-				ClusterID: "lubeck", Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer, v1alpha1.RoleMember}, Invitation: &v1alpha1.PeerInvitation{Serial: 3},
-			}
-			if diff := cmp.Diff(want, w.peer(t, "lubeck").Spec); diff != "" || out.Len() > 0 {
-				t.Errorf("stdout %q, the Peer (-want +got):\n%s", out, diff)
-			}
-			flags.Servers = []string{"https://203.0.113.7:6443"}
-			if err := doInvite(ctx, command, w.client, flags, "lubeck"); !errors.Is(err, errJoined) {
-				t.Errorf("an address is asked for, and not said to be of no use: %v", err)
-			}
+			testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+				peer := newPeer("lubeck", v1alpha1.RoleConsumer)
+				peer.Spec.Invitation = &v1alpha1.PeerInvitation{Serial: 3}
+				setCondition(peer, v1alpha1.ConditionJoined, metav1.ConditionTrue, v1alpha1.ReasonJoined, "")
+				w := newWorld(t, append(test.there, peer)...)
+				w.manager = func(ctx context.Context, c client.Client, written client.Object) error {
+					member := written.(*v1alpha1.Peer)
+					setCondition(member, v1alpha1.ConditionAdmitted, test.admitted, test.reason, "set broker.enabled")
+					return c.Update(ctx, member)
+				}
+				command, out, told := listener()
+				flags := &inviteFlags{invitationRequest: invitationRequest{Member: true}, writeFlags: writeFlags{waitFlags: waitFlags{wait: true}}}
+				err := doInvite(ctx, command, w.client, flags, "lubeck")
+				if test.says == "" && (err != nil || !strings.Contains(told.String(), "role Member")) || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, context.DeadlineExceeded) == test.final) {
+					t.Errorf("error %v, want one that says %q; told %q", err, test.says, told)
+				}
+				want := v1alpha1.PeerSpec{
+					ClusterID: "lubeck", Roles: []v1alpha1.PeerRole{v1alpha1.RoleConsumer, v1alpha1.RoleMember}, Invitation: &v1alpha1.PeerInvitation{Serial: 3},
+				}
+				if diff := cmp.Diff(want, w.peer(t, "lubeck").Spec); diff != "" || out.Len() > 0 {
+					t.Errorf("stdout %q, the Peer (-want +got):\n%s", out, diff)
+				}
+				flags.Servers = []string{"https://203.0.113.7:6443"}
+				if err := doInvite(ctx, command, w.client, flags, "lubeck"); !errors.Is(err, errJoined) {
+					t.Errorf("an address is asked for, and not said to be of no use: %v", err)
+				}
+			})
 		})
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // introduce is a manager that joins a broker, and is told by it how it is to be known.
@@ -47,30 +47,30 @@ func TestJoinMakesAMember(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, system()...)
-			w.manager = introduce(test.said)
-			j := newTestJoining(t, false, false)
-			j.broker, j.acceptMembers, j.askMembers = true, []string{"bremen", "team-*"}, []string{"*"}
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
-			command, out, _ := listener()
-			err := doJoin(ctx, command, w.client, j)
-			heard := out.String()
-			if err != nil {
-				heard = err.Error()
-			}
-			for _, want := range test.says {
-				if (err == nil) != (test.said.Status == metav1.ConditionTrue) || !strings.Contains(heard, want) {
-					t.Errorf("%q does not say %q", heard, want)
+			testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+				w := newWorld(t, system()...)
+				w.manager = introduce(test.said)
+				j := newTestJoining(t, false, false)
+				j.broker, j.acceptMembers, j.askMembers = true, []string{"bremen", "team-*"}, []string{"*"}
+				command, out, _ := listener()
+				err := doJoin(ctx, command, w.client, j)
+				heard := out.String()
+				if err != nil {
+					heard = err.Error()
 				}
-			}
-			want := v1alpha1.PeerSpec{
-				ClusterID: "hamburg", PublicKey: j.invitation.PublicKey, AcceptMembers: []string{"bremen", "team-*"}, AskMembers: []string{"*"},
-				Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker},
-			}
-			if diff := cmp.Diff(want, w.peer(t, "hamburg").Spec); diff != "" {
-				t.Errorf("the Peer (-want +got):\n%s", diff)
-			}
+				for _, want := range test.says {
+					if (err == nil) != (test.said.Status == metav1.ConditionTrue) || !strings.Contains(heard, want) {
+						t.Errorf("%q does not say %q", heard, want)
+					}
+				}
+				want := v1alpha1.PeerSpec{
+					ClusterID: "hamburg", PublicKey: j.invitation.PublicKey, AcceptMembers: []string{"bremen", "team-*"}, AskMembers: []string{"*"},
+					Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider, v1alpha1.RoleBroker},
+				}
+				if diff := cmp.Diff(want, w.peer(t, "hamburg").Spec); diff != "" {
+					t.Errorf("the Peer (-want +got):\n%s", diff)
+				}
+			})
 		})
 	}
 }
@@ -179,24 +179,24 @@ func TestJoinOfAMember(t *testing.T) {
 		"one that nobody is asked of yet": {objects: []client.Object{broker, newMember("bremen", "hamburg")}, said: metav1.Condition{Status: metav1.ConditionUnknown}, says: "kubectl hanse status hamburg", peer: "bremen"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(system(), test.objects...)...)
-			if test.said.Status == "" {
-				test.said = introduced
-			}
-			w.manager = hand(test.said)
-			flags := &joinFlags{as: test.as, memberFlags: memberFlags{member: "bremen", through: test.through}}
-			flags.wait = true
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			command, out, _ := listener()
-			err := doJoinMember(ctx, command, w.client, flags, v1alpha1.SystemNamespace)
-			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, context.DeadlineExceeded) == test.final) {
-				t.Errorf("error %v, want one that says %q", err, test.says)
-			}
-			if test.says == "" && out.String() != "lubeck can run pods in "+test.peer+". Both are peers, and need broker hamburg no longer.\n" {
-				t.Errorf("stdout is %q", out)
-			}
-			expectAsked(t, w, test.peer, test.objects)
+			testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+				w := newWorld(t, append(system(), test.objects...)...)
+				if test.said.Status == "" {
+					test.said = introduced
+				}
+				w.manager = hand(test.said)
+				flags := &joinFlags{as: test.as, memberFlags: memberFlags{member: "bremen", through: test.through}}
+				flags.wait = true
+				command, out, _ := listener()
+				err := doJoinMember(ctx, command, w.client, flags, v1alpha1.SystemNamespace)
+				if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says) || errors.Is(err, context.DeadlineExceeded) == test.final) {
+					t.Errorf("error %v, want one that says %q", err, test.says)
+				}
+				if test.says == "" && out.String() != "lubeck can run pods in "+test.peer+". Both are peers, and need broker hamburg no longer.\n" {
+					t.Errorf("stdout is %q", out)
+				}
+				expectAsked(t, w, test.peer, test.objects)
+			})
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/peers"
+	"github.com/hanse-dev/hanse/internal/testkit"
 	"github.com/hanse-dev/hanse/internal/trust"
 )
 
@@ -251,16 +252,16 @@ func linkTo(t *testing.T, namespace string) *corev1.Secret {
 }
 
 func TestAnEarlierRefusalDoesNotEndTheNextAttempt(t *testing.T) {
-	peer := newPeer("hamburg", v1alpha1.RoleProvider)
-	setCondition(peer, v1alpha1.ConditionSession, metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed, "another cluster was faster")
-	w := newWorld(t, append(system(), peer)...)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	command, _, _ := listener()
-	err := doJoin(ctx, command, w.client, newTestJoining(t, false, false))
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another cluster was faster") {
-		t.Errorf("error %v, want one that waited, and says what it saw", err)
-	}
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		peer := newPeer("hamburg", v1alpha1.RoleProvider)
+		setCondition(peer, v1alpha1.ConditionSession, metav1.ConditionFalse, v1alpha1.ReasonInvitationUsed, "another cluster was faster")
+		w := newWorld(t, append(system(), peer)...)
+		command, _, _ := listener()
+		err := doJoin(ctx, command, w.client, newTestJoining(t, false, false))
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another cluster was faster") {
+			t.Errorf("error %v, want one that waited, and says what it saw", err)
+		}
+	})
 }
 
 func TestInvitationsThatCannotBeUsedSaySo(t *testing.T) {

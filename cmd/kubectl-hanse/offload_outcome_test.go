@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestWhatCannotBeOffloadedIsNotWritten(t *testing.T) {
@@ -76,30 +76,30 @@ func TestOffloadSaysHowItEnds(t *testing.T) {
 		"a policy refuses, others wait": {says: conditions{no(v1alpha1.ConditionReady, "Pending", "later"), no(v1alpha1.ConditionPlaced, v1alpha1.ReasonRefusedByPolicy, "never")}, want: "never"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			offloading := offloadingOf("shop")
-			offloading.Generation, offloading.Spec.Strategy = 2, test.strategy
-			for _, c := range test.says {
-				if c.ObservedGeneration = 2; test.older {
-					c.ObservedGeneration = 1
+			testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+				offloading := offloadingOf("shop")
+				offloading.Generation, offloading.Spec.Strategy = 2, test.strategy
+				for _, c := range test.says {
+					if c.ObservedGeneration = 2; test.older {
+						c.ObservedGeneration = 1
+					}
+					meta.SetStatusCondition(&offloading.Status.Conditions, c)
 				}
-				meta.SetStatusCondition(&offloading.Status.Conditions, c)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			command, _, told := listener()
-			err := awaitOffloaded(ctx, newWorld(t, offloading, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).cluster(command), "shop")
-			if test.want == "" {
-				if err != nil {
-					t.Error(err)
+				command, _, told := listener()
+				err := awaitOffloaded(ctx, newWorld(t, offloading, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}).cluster(command), "shop")
+				if test.want == "" {
+					if err != nil {
+						t.Error(err)
+					}
+					return
 				}
-				return
-			}
-			if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, context.DeadlineExceeded) != test.waits {
-				t.Errorf("error %v, want one that says %q, after waiting: %t", err, test.want, test.waits)
-			}
-			if test.waits != strings.Contains(told.String(), test.want) {
-				t.Errorf("while waiting, the user is told %q", told)
-			}
+				if err == nil || !strings.Contains(err.Error(), test.want) || errors.Is(err, context.DeadlineExceeded) != test.waits {
+					t.Errorf("error %v, want one that says %q, after waiting: %t", err, test.want, test.waits)
+				}
+				if test.waits != strings.Contains(told.String(), test.want) {
+					t.Errorf("while waiting, the user is told %q", told)
+				}
+			})
 		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // flagged is what some flags of offload mean.
@@ -151,28 +152,28 @@ func sendAway(pod *corev1.Pod) {
 }
 
 func TestOffloadingWaitsUntilPlacementIsDecided(t *testing.T) {
-	s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	c := interceptor.NewClient(s.client, interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			if pod, isPod := o.(*corev1.Pod); isPod {
-				sendAway(pod)
-			}
-			return c.Create(ctx, o, options...)
-		},
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		s := newWorld(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+		c := interceptor.NewClient(s.client, interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+				if pod, isPod := o.(*corev1.Pod); isPod {
+					sendAway(pod)
+				}
+				return c.Create(ctx, o, options...)
+			},
+		})
+		spec := v1alpha1.NamespaceOffloadingSpec{
+			Strategy: v1alpha1.StrategyRemote, Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}},
+		}
+		if err := offloadAndWait(ctx, c, spec); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nobody has decided, and the error is %v", err)
+		}
+		s.manager = decide
+		spec.Placement.Prefer = v1alpha1.PreferLatency
+		if err := offloadAndWait(soon(t), c, spec); err != nil {
+			t.Error(err)
+		}
 	})
-	spec := v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}},
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := offloadAndWait(ctx, c, spec); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("nobody has decided, and the error is %v", err)
-	}
-	s.manager = decide
-	spec.Placement.Prefer = v1alpha1.PreferLatency
-	if err := offloadAndWait(soon(t), c, spec); err != nil {
-		t.Error(err)
-	}
 }
 
 // decide is what the manager does: it says what admission adds to new pods.

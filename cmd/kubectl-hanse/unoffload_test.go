@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // awayPod is a pod of namespace shop on the virtual node of turin.
@@ -63,22 +63,22 @@ func TestUnoffloadingTwiceIsNoError(t *testing.T) {
 }
 
 func TestUnoffloadingWaitsForPodsAndNamesThem(t *testing.T) {
-	w := newWorld(t, shop(offloadingOf("shop"), awayPod("web-1"))...)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	_, told, err := unoffloadShop(ctx, w, unoffloadFlags{waitFlags: waitFlags{wait: true}})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "kubectl hanse unoffload shop --evict") {
-		t.Errorf("error %v", err)
-	}
-	if told != "Waiting for pods that run in other clusters: web-1 on hanse-turin\n" {
-		t.Errorf("the user is told %q", told)
-	}
-	if w.offloadingOfShop(t) != nil {
-		t.Error("new pods still leave")
-	}
-	if _, _, err := unoffloadShop(soon(t), w, unoffloadFlags{}); err != nil {
-		t.Errorf("without waiting: %v", err)
-	}
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		w := newWorld(t, shop(offloadingOf("shop"), awayPod("web-1"))...)
+		_, told, err := unoffloadShop(ctx, w, unoffloadFlags{waitFlags: waitFlags{wait: true}})
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "kubectl hanse unoffload shop --evict") {
+			t.Errorf("error %v", err)
+		}
+		if told != "Waiting for pods that run in other clusters: web-1 on hanse-turin\n" {
+			t.Errorf("the user is told %q", told)
+		}
+		if w.offloadingOfShop(t) != nil {
+			t.Error("new pods still leave")
+		}
+		if _, _, err := unoffloadShop(soon(t), w, unoffloadFlags{}); err != nil {
+			t.Errorf("without waiting: %v", err)
+		}
+	})
 }
 
 func TestPodsAreMovedHomeBeforeTheOffloadingEnds(t *testing.T) {

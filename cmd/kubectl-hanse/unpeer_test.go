@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // away is a pod of ours that runs at the peer.
@@ -94,21 +94,21 @@ func parted(mode v1alpha1.PartingMode) *v1alpha1.Peer {
 }
 
 func TestAPartingThatTakesTooLongSaysHowToGoOn(t *testing.T) {
-	w := newWorld(t, parted(v1alpha1.PartingAgreed), away("hamburg"))
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	out, told, err := w.unpeer(t, ctx, &unpeerFlags{})
-	for _, want := range []string{"hamburg does not answer", "--force", "goes on"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one that says %q", err, want)
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		w := newWorld(t, parted(v1alpha1.PartingAgreed), away("hamburg"))
+		out, told, err := w.unpeer(t, ctx, &unpeerFlags{})
+		for _, want := range []string{"hamburg does not answer", "--force", "goes on"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want one that says %q", err, want)
+			}
 		}
-	}
-	if strings.Count(told, "hamburg does not answer") != 1 || out != "" {
-		t.Errorf("the user is told %q, %q", told, out)
-	}
-	if got := w.peer(t, "hamburg").Parting().Mode; got != v1alpha1.PartingAgreed {
-		t.Errorf("mode %s", got)
-	}
+		if strings.Count(told, "hamburg does not answer") != 1 || out != "" {
+			t.Errorf("the user is told %q, %q", told, out)
+		}
+		if got := w.peer(t, "hamburg").Parting().Mode; got != v1alpha1.PartingAgreed {
+			t.Errorf("mode %s", got)
+		}
+	})
 }
 
 func TestAPartingThatGoesOnCanBeForced(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 // newCluster is a cluster whose API server establishes definitions at once.
@@ -165,18 +166,18 @@ func TestWaitingEndsWhenEveryReplicaRunsTheNewVersion(t *testing.T) {
 		"only the old one runs":   {appsv1.DeploymentStatus{Replicas: 1, AvailableReplicas: 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var objects []client.Object
-			for _, n := range []string{"hanse-manager", "hanse-kubelet"} {
-				objects = append(objects, &appsv1.Deployment{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: n}, Status: test.status,
-				})
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			err := newCluster(t, objects...).WaitAvailable(ctx, mustRender(t, options()))
-			if (err == nil) != test.done {
-				t.Errorf("error %v, want it to be done: %v", err, test.done)
-			}
+			testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+				var objects []client.Object
+				for _, n := range []string{"hanse-manager", "hanse-kubelet"} {
+					objects = append(objects, &appsv1.Deployment{
+						ObjectMeta: metav1.ObjectMeta{Namespace: "hanse-system", Name: n}, Status: test.status,
+					})
+				}
+				err := newCluster(t, objects...).WaitAvailable(ctx, mustRender(t, options()))
+				if (err == nil) != test.done {
+					t.Errorf("error %v, want it to be done: %v", err, test.done)
+				}
+			})
 		})
 	}
 }
@@ -284,7 +285,7 @@ func expectNoneOf(t *testing.T, c Cluster, kinds ...schema.GroupVersionKind) {
 // soon ends waiting in vain.
 func soon(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -9,17 +9,19 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestWaitingInVainShowsWhyThePodsDoNotRun(t *testing.T) {
-	deployment, pod := crashing()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	m := mustRender(t, options())
-	err := newCluster(t, deployment, pod).WaitAvailable(ctx, m)
-	if err == nil || !strings.Contains(err.Error(), "ended last with code 1: the id of this cluster is lubeck") {
-		t.Errorf("got %v", err)
-	}
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		deployment, pod := crashing()
+		m := mustRender(t, options())
+		err := newCluster(t, deployment, pod).WaitAvailable(ctx, m)
+		if err == nil || !strings.Contains(err.Error(), "ended last with code 1: the id of this cluster is lubeck") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 func TestTroubles(t *testing.T) {
