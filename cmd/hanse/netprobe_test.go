@@ -23,7 +23,7 @@ func TestNetprobeServesAndAsks(t *testing.T) {
 		command.SetArgs([]string{"netprobe", "serve", "--name", "stock", "--address", address})
 		served <- command.ExecuteContext(ctx)
 	}()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		answers := askNetprobe(t, ctx, fmt.Sprintf(`[{"kind":"greet","target":%q},{"kind":"packet","target":%[1]q,"size":1400}]`, address))
 		return answers[0].Name == "stock" && answers[1].Error == "", nil
 	})

@@ -83,7 +83,7 @@ func (s *shop) start(t *testing.T, part func(context.Context, []string) error, a
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	for limit := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatal("never: " + what)
 		}

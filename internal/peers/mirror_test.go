@@ -104,7 +104,7 @@ func (w *world) watch(link *Link, example client.Object) *watched {
 
 func (w *watched) expectSync() {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	if err := w.WaitForSync(ctx); err != nil {
 		w.t.Fatal(err)
@@ -119,7 +119,7 @@ func (w *watched) expectChanges(names ...string) {
 			if !slices.Contains(names, got) {
 				w.t.Errorf("%s changed, want one of %v", got, names)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			w.t.Fatalf("want changes of %v; last error of the mirror: %v", names, w.Err())
 		}
 	}
@@ -143,7 +143,7 @@ func (w *watched) expectVersions(want map[string]string) {
 // expectErr waits until the mirror tells an error of that kind.
 func (w *watched) expectErr(kind error) {
 	w.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !errors.Is(w.Err(), kind); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !errors.Is(w.Err(), kind); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("got %v, want %v", w.Err(), kind)
 		}

@@ -132,7 +132,7 @@ func TestQuantitiesThatTakeForEverAreRefusedInAnyAnswer(t *testing.T) {
 			link := w.connect()
 			start := time.Now()
 			err := test.ask(link.Client())
-			if took := time.Since(start); err == nil || took > 5*time.Second {
+			if took := time.Since(start); err == nil || took > time.Minute {
 				t.Errorf("got %v after %s", err, took)
 			}
 		})

@@ -39,7 +39,7 @@ func TestStepsOfOneLookAreTakenAtATime(t *testing.T) {
 		select {
 		case <-all:
 			return nil
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("the others do not begin")
 		}
 	})

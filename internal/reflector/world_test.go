@@ -210,7 +210,7 @@ func (w *world) settle(condition func() bool) {
 // await waits until the condition holds, while nobody works on the queue.
 func (w *world) await(condition func() bool) {
 	w.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.Fatal("the condition does not come true")
 		}
@@ -245,7 +245,7 @@ func (w *world) warm(kind reflection.Kind) request {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); !source.synced(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !source.synced(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			w.Fatal("what pods need is not seen")
 		}

@@ -171,7 +171,7 @@ func TestWitnessSeesContainersLiveAndEnd(t *testing.T) {
 	}
 	await := func(what string, is func([]run) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !is(w.seen()); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !is(w.seen()); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %+v", what, w.seen())
 			}

@@ -285,7 +285,7 @@ func (p *Peer) Follows() []string {
 
 func (p *Peer) expect(what string, holds func(peers.State) bool) {
 	p.world.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(p.world.Links.State(p.name)); time.Sleep(time.Millisecond) { //nolint:forbidigo // the link looks in a goroutine
+	for deadline := time.Now().Add(time.Minute); !holds(p.world.Links.State(p.name)); time.Sleep(time.Millisecond) { //nolint:forbidigo // the link looks in a goroutine
 		if time.Now().After(deadline) { //nolint:forbidigo // as above
 			p.world.t.Fatalf("peer %s is not %s", p.name, what)
 		}
