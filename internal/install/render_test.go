@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,11 +27,26 @@ func options() Options {
 	return Options{Namespace: "hanse-system", Version: "v0.1.0", KubernetesVersion: "v1.37.1"}
 }
 
+// rendered renders options once: that takes longer than most tests that need it.
+var rendered = sync.OnceValues(func() (Manifest, error) { return Render(options()) })
+
+// mustRender returns a manifest that the test may change.
 func mustRender(t *testing.T, o Options) Manifest {
 	t.Helper()
-	m, err := Render(o)
+	render := func() (Manifest, error) { return Render(o) }
+	if reflect.DeepEqual(o, options()) {
+		render = rendered
+	}
+	m, err := render()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, objects := range []*[]*unstructured.Unstructured{&m.Definitions, &m.Objects} {
+		copies := make([]*unstructured.Unstructured, len(*objects))
+		for i, object := range *objects {
+			copies[i] = object.DeepCopy()
+		}
+		*objects = copies
 	}
 	return m
 }
