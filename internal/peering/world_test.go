@@ -6,23 +6,14 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	snapshotv1 "github.com/kubernetes-csi/external-snapshotter/client/v8/apis/volumesnapshot/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -85,20 +76,6 @@ func theirTombstone(t *testing.T, key ed25519.PrivateKey, invitation string) str
 	return text
 }
 
-var testScheme = sync.OnceValue(func() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{ // the fewer, the faster is the fake
-		corev1.AddToScheme, rbacv1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, authenticationv1.AddToScheme,
-		authorizationv1.AddToScheme, discoveryv1.AddToScheme, flowcontrolv1.AddToScheme, networkingv1.AddToScheme,
-		v1alpha1.AddToScheme, snapshotv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			panic(err)
-		}
-	}
-	return scheme
-})
-
 // newWorld is one in which invitations and sessions are not looked at: tests say how they stand.
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
@@ -135,7 +112,7 @@ func emptyWorld(t *testing.T, pick func(*Controller), objects ...client.Object) 
 		t: t, clock: clocktesting.NewFakeClock(start), recorder: &recorder{}, pick: pick, limit: -1, tokens: map[string]boundToken{},
 		config: Config{ClusterID: "c-lubeck", ClusterKey: ourKey, Version: "v0.1.0"}, roundTrip: 10 * time.Millisecond,
 	}
-	w.client = fake.NewClientBuilder().WithScheme(testScheme()).WithObjects(objects...).WithIndex(&v1alpha1.Peer{}, clusterIDField, indexClusterID).
+	w.client = fake.NewClientBuilder().WithScheme(testkit.Scheme()).WithObjects(objects...).WithIndex(&v1alpha1.Peer{}, clusterIDField, indexClusterID).
 		WithStatusSubresource(&v1alpha1.Peer{}, &v1alpha1.PeeringClaim{}, &v1alpha1.Connection{}).WithInterceptorFuncs(w.interceptors()).Build()
 	w.connect(nil)
 	w.lead(w.away.Client)

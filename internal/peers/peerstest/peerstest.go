@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -47,7 +48,9 @@ type World struct {
 // links find their credentials there, and those that Peers store count for nothing.
 func New(t testing.TB, scheme *runtime.Scheme, config peers.Config) *World {
 	t.Helper()
-	w := &World{t: t, scheme: scheme, secrets: fake.NewClientBuilder().WithScheme(scheme).Build(), byURL: map[string]*Peer{}}
+	// Secrets need no schemas, which take long to read.
+	secrets := fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).Build()
+	w := &World{t: t, scheme: scheme, secrets: secrets, byURL: map[string]*Peer{}}
 	if config.Local == nil {
 		config.Local = w.secrets
 	}
