@@ -18,11 +18,16 @@ FUZZTIME ?= 2m
 # also that of the attacks of a provider.
 SEED     ?=
 DURATION ?=
+# RACE=1 builds unit tests with the race detector, which needs a C compiler.
+RACE     ?=
+# RESULTS is the folder for the results of tests as JUnit XML.
+RESULTS  ?= bin/results
 
 # Tools of the build, at exact versions.
 ACTIONLINT     := bin/actionlint-v1.7.12
 CONTROLLER_GEN := bin/controller-gen-v0.23.0
 GOLANGCI_LINT  := bin/golangci-lint-v2.15.0
+GOTESTSUM      := bin/gotestsum-v1.13.0
 GOVULNCHECK    := bin/govulncheck-v1.9.0
 
 export CGO_ENABLED ?= 0
@@ -124,12 +129,9 @@ check: lint workflows $(CONTROLLER_GEN) ## linters, formatting, generated files,
 	hack/check.sh $(CONTROLLER_GEN)
 
 .PHONY: unit
-unit: ## unit tests alone, with the race detector, for which a C compiler is installed if need be; make check vets
-	@command -v gcc >/dev/null || { apt-get update -qq && apt-get install -qq -y gcc libc6-dev; }
-	CGO_ENABLED=1 go test -race -vet=off -run '$(RUN)' $$(go list ./... | grep -v /test/e2e)
-	cd test/fit && CGO_ENABLED=0 go test -trimpath ./...
-	cd demo/orders && CGO_ENABLED=0 go test -trimpath ./...
-	@$(MAKE) --no-print-directory -C testbed test
+unit: $(GOTESTSUM) ## all unit tests: no root, no network; RACE=1 adds the race detector (needs gcc), RUN selects
+	@mkdir -p $(RESULTS)
+	@RUN='$(RUN)' RACE='$(RACE)' $(GOTESTSUM) --format pkgname --junitfile $(RESULTS)/unit.xml --raw-command -- hack/unit.sh
 
 .PHONY: test
 test: root programs ## unit tests, then the core stories on real clusters: at least one for each capability
@@ -199,5 +201,7 @@ $(CONTROLLER_GEN):
 	@hack/tool.sh $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 $(GOLANGCI_LINT):
 	@hack/tool.sh $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(GOTESTSUM):
+	@hack/tool.sh $@ gotest.tools/gotestsum
 $(GOVULNCHECK):
 	@hack/tool.sh $@ golang.org/x/vuln/cmd/govulncheck
