@@ -20,24 +20,24 @@ import (
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
-// These stories examine Kubernetes, not Hanse: which pod a ReplicaSet deletes when it has one too many. What is real in them is the
-// controller manager; kubelet and scheduler are the story itself wherever that is quicker.
+// These tests examine Kubernetes, not Hanse: which pod a ReplicaSet deletes when it has one too many. The controller manager is
+// real. The tests play kubelet and scheduler where that is quicker.
 
-// byHand names no scheduler: a pod that asks for it waits until the story binds it.
+// byHand names no scheduler: a pod with that scheduler waits until the test binds it.
 const byHand = "by-hand"
 
-// Nodes that do not exist. A pod that is bound to one has the status that the story gives it. Kubernetes collects such pods after
-// 40 s, which is long after a story has ended.
+// Nodes that do not exist. A pod that is bound to one has the status that the test gives it. Kubernetes deletes such pods after
+// 40 s, which is long after a test has ended.
 const (
 	nodeA = "a.invalid"
 	nodeB = "b.invalid"
 )
 
-// labelNew is what the template gives its pods, and the story takes off when a pod is as it should be. The controller counts the pods
-// with all labels of its template, and so tells what it has seen.
+// labelNew is a label of the template. The test removes it from a pod when the pod is ready for the test. The controller counts the
+// pods with all labels of its template, so that its status shows which changes it has seen.
 const labelNew = "new"
 
-// podTraits are what the controller compares pods by.
+// podTraits are the fields by which the controller compares pods.
 type podTraits struct {
 	node               string
 	phase              corev1.PodPhase
@@ -60,7 +60,7 @@ func (p podTraits) restarted(container, sidecar int32) podTraits {
 	return p
 }
 
-// Each rule of the order in which a ReplicaSet deletes its pods decides alone: whatever comes after it says the contrary. Times of
+// Each entry isolates one rule of the order in which a ReplicaSet deletes its pods: all later rules decide the opposite. Times of
 // Ready are compared by their powers of two: 1000 s, 3000 s and 3600 s are 2^39, 2^41 and 2^41 ns.
 var deletionRules = []struct {
 	rule         string
@@ -158,8 +158,8 @@ func TestReplicaSetDeletesByTheseRules(t *testing.T) {
 	}
 }
 
-// A pod of a ReplicaSet is killed, and somebody makes a copy of it while no scheduler has bound the pod that the controller makes in its
-// place. When the controller gets to see the copy, it keeps the one of the two that runs, whoever made it.
+// TestEarlierRunningSurvives deletes a pod of a ReplicaSet and creates a copy of it, before a scheduler has bound the replacement.
+// When the controller sees the copy, it keeps the pod that runs, whoever created it.
 func TestEarlierRunningSurvives(t *testing.T) {
 	t.Parallel()
 	ns := lubeck.MustNamespace(t)
@@ -187,8 +187,8 @@ func TestEarlierRunningSurvives(t *testing.T) {
 	}
 }
 
-// A replacement that no scheduler has bound goes, even if the copy does not run yet. But of two without a node the younger one goes, which
-// is why a controller must not see a copy from the beginning.
+// TestUnassignedLoses: the controller deletes an unbound replacement, even if the copy does not run yet. Of two unbound pods it
+// deletes the younger one, so that a controller must not see a copy from the beginning.
 func TestUnassignedLoses(t *testing.T) {
 	t.Parallel()
 	ns := lubeck.MustNamespace(t)
@@ -235,7 +235,7 @@ func awaitPods(t *testing.T, c *framework.Cluster, ns, app string, count int) (p
 	return pods
 }
 
-// give makes the pod what it is to be, and then takes off its labelNew.
+// give sets the traits of a pod, and then removes its labelNew.
 func give(t *testing.T, c *framework.Cluster, pod *corev1.Pod, p podTraits, now metav1.Time) {
 	t.Helper()
 	if p.node != "" {
@@ -271,7 +271,7 @@ func mergePatch(t *testing.T, c *framework.Cluster, object client.Object, patch 
 	}
 }
 
-// scaleDown scales the ReplicaSet as soon as the controller has seen what the story made of all its pods.
+// scaleDown scales the ReplicaSet as soon as the controller has seen the traits of all its pods.
 func scaleDown(t *testing.T, c *framework.Cluster, ns, name string, pods, to int) {
 	t.Helper()
 	set := &appsv1.ReplicaSet{}
@@ -285,7 +285,7 @@ func scaleDown(t *testing.T, c *framework.Cluster, ns, name string, pods, to int
 	mergePatch(t, c, set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, to))
 }
 
-// hasDeleted waits until as many pods of the app are left as should be, and checks that this one is not among them.
+// hasDeleted waits until so many pods of the app are left, and checks that this pod is not among them.
 func hasDeleted(t *testing.T, c *framework.Cluster, ns, app string, pod *corev1.Pod, left int) {
 	t.Helper()
 	pods := awaitPods(t, c, ns, app, left)
@@ -294,7 +294,7 @@ func hasDeleted(t *testing.T, c *framework.Cluster, ns, app string, pod *corev1.
 	}
 }
 
-// killed kills the only pod of a ReplicaSet, and returns the one that the controller makes in its place.
+// killed deletes the only pod of a ReplicaSet, and returns the replacement.
 func killed(t *testing.T, c *framework.Cluster, ns, app string) (replacement *corev1.Pod) {
 	t.Helper()
 	c.MustCreate(t, setByHand(ns, app, 1))
@@ -306,7 +306,7 @@ func killed(t *testing.T, c *framework.Cluster, ns, app string) (replacement *co
 	return &awaitPods(t, c, ns, app, 1)[0]
 }
 
-// copied makes a pod as the ReplicaSet makes them, but with these labels.
+// copied creates a pod as the ReplicaSet does, but with these labels.
 func copied(t *testing.T, c *framework.Cluster, ns, app string, labels map[string]string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{Spec: setByHand(ns, app, 1).Spec.Template.Spec}

@@ -48,7 +48,7 @@ func daemonSet(ns, app string, tolerations []corev1.Toleration) *appsv1.DaemonSe
 	}
 }
 
-// awaitDaemonSet waits until the newest template runs on every real node, and nowhere else.
+// awaitDaemonSet waits until the newest template runs on every node of the cluster itself, and on no virtual node.
 func awaitDaemonSet(t *testing.T, c *framework.Cluster, ds *appsv1.DaemonSet) {
 	t.Helper()
 	framework.Eventually(t, "daemon set "+ds.Name+" is rolled out on the real nodes", func(ctx context.Context) error {
@@ -91,7 +91,7 @@ func realNodes(ctx context.Context, c *framework.Cluster) ([]corev1.Node, error)
 	return real, nil
 }
 
-// A pod that cannot run remotely yet runs at home, and an event says why.
+// TestPodThatCannotLeaveStaysHome: a pod that cannot run remotely runs at home, and has an event with the reason.
 func TestPodThatCannotLeaveStaysHome(t *testing.T) {
 	t.Parallel()
 	ns := lubeck.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote})
@@ -105,7 +105,7 @@ func TestPodThatCannotLeaveStaysHome(t *testing.T) {
 	lubeck.AwaitEvent(t, &home, v1alpha1.ReasonRunsAtHome)
 }
 
-// A pod that each provider would refuse is not sent to any: it would wait there for ever.
+// TestPodThatProvidersRefuseStaysHome: admission keeps a pod at home that every provider would refuse, where it would wait for ever.
 func TestPodThatProvidersRefuseStaysHome(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

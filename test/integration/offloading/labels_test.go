@@ -14,7 +14,7 @@ import (
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
-// A user of lubeck says in Hanse's name where a pod has been, or whose it is: with the way back in its path it could go nowhere.
+// TestNobodySpeaksInTheNameOfHanse: users may not set the labels and annotations of Hanse on pods, such as the path of a pod.
 func TestNobodySpeaksInTheNameOfHanse(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -39,7 +39,8 @@ func TestNobodySpeaksInTheNameOfHanse(t *testing.T) {
 	}
 }
 
-// What could steer hamburg's own software is left out of the pods that run there, and home says what.
+// TestWhatTravels: the remote pod lacks labels and annotations that could control the provider's software. A condition and an event
+// of the home pod name them.
 func TestWhatTravels(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

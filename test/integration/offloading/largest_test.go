@@ -16,7 +16,7 @@ import (
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
-// The API server reads the NamespaceOffloading with each pod that is made in its namespace, also one of the largest size.
+// TestLargestNamespaceOffloading: admission reads the NamespaceOffloading for each new pod, also one of the largest size.
 func TestLargestNamespaceOffloading(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -46,7 +46,7 @@ func TestLargestNamespaceOffloading(t *testing.T) {
 	}
 }
 
-// largestOffloading has as much of everything as its definition allows.
+// largestOffloading returns a spec with the most entries of each kind that its definition allows.
 func largestOffloading() v1alpha1.NamespaceOffloadingSpec {
 	values, names := make([]v1alpha1.LabelValue, 32), make([]string, 100)
 	for i := range values {

@@ -17,7 +17,7 @@ import (
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
-// A user chooses what the namespace is called at the peer, where the provider's administrator lets that cluster choose.
+// TestTwinNameIsChosen: a user chooses the name of the remote namespace, if the provider's administrator allows that name.
 func TestTwinNameIsChosen(t *testing.T) {
 	ctx := t.Context()
 	ns := lubeck.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{
@@ -45,7 +45,7 @@ func TestTwinNameIsChosen(t *testing.T) {
 	}
 }
 
-// The exit code of offload says whether it holds, and nothing is written that cannot come to anything.
+// TestOffloadSaysWhetherItHolds: kubectl hanse offload fails if the namespace cannot be offloaded, and then writes nothing useless.
 func TestOffloadSaysWhetherItHolds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func TestOffloadSaysWhetherItHolds(t *testing.T) {
 	}
 }
 
-// awaitCluster waits for what the status of a namespace's offloading says of one peer.
+// awaitCluster waits until the status of a NamespaceOffloading has an expected entry for the peer.
 func awaitCluster(t *testing.T, c *framework.Cluster, ns, peer string, expected func(v1alpha1.ClusterOffloading) bool) {
 	t.Helper()
 	framework.Eventually(t, "the offloading of "+ns+" says what it should of "+peer, func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func change(t *testing.T, c *framework.Cluster, ns string, change func(*v1alpha1
 	})
 }
 
-// A later change of the offloading lets pods be where they are, or moves them, as its author says.
+// TestChangeKeepsOrEvicts: a change of the NamespaceOffloading keeps pods where they are, or evicts them, as spec.onChange says.
 func TestChangeKeepsOrEvicts(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []v1alpha1.ChangeMode{v1alpha1.ChangeKeep, v1alpha1.ChangeEvict} {
@@ -154,7 +154,7 @@ func TestChangeKeepsOrEvicts(t *testing.T) {
 	}
 }
 
-// isMadeAgainAtHome waits until the pod that nobody else makes again runs at home under its name.
+// isMadeAgainAtHome waits until a standalone pod of the same name runs at home.
 func isMadeAgainAtHome(t *testing.T, c *framework.Cluster, pod *corev1.Pod) {
 	t.Helper()
 	framework.Eventually(t, pod.Name+" runs at home", func(ctx context.Context) error {
@@ -166,7 +166,7 @@ func isMadeAgainAtHome(t *testing.T, c *framework.Cluster, pod *corev1.Pod) {
 	})
 }
 
-// Where the administrator has namespaces offloaded, users need do nothing.
+// TestOffloadedByDefault: Hanse keeps a NamespaceOffloading in namespaces that the administrator selects.
 func TestOffloadedByDefault(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context() // the settings of the phase have namespaces of sailors offloaded
@@ -185,7 +185,7 @@ func TestOffloadedByDefault(t *testing.T) {
 	framework.Eventually(t, "it is not offloaded any more", func(ctx context.Context) error { return lubeck.Gone(ctx, offloading) })
 }
 
-// unoffload --evict brings home what runs elsewhere.
+// TestUnoffloadBringsHome: unoffload --evict moves remote pods home.
 func TestUnoffloadBringsHome(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -205,7 +205,7 @@ func TestUnoffloadBringsHome(t *testing.T) {
 	}
 }
 
-// A pod that was made before its namespace was offloaded may not go where a new one may.
+// TestExplainAPodThatWasMadeTooEarly: explain tells that a pod is older than the NamespaceOffloading of its namespace.
 func TestExplainAPodThatWasMadeTooEarly(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -222,7 +222,7 @@ func TestExplainAPodThatWasMadeTooEarly(t *testing.T) {
 	}
 }
 
-// changePeer changes a Peer until the story's end.
+// changePeer changes a Peer until the end of the test.
 func changePeer(t *testing.T, c *framework.Cluster, name string, change func(*v1alpha1.PeerSpec)) {
 	t.Helper()
 	before, err := c.Peer(t.Context(), name)
