@@ -20,8 +20,6 @@ SEED     ?=
 DURATION ?=
 # RACE=1 builds unit tests with the race detector, which needs a C compiler.
 RACE     ?=
-# RESULTS is the folder for the results of tests as JUnit XML.
-RESULTS  ?= bin/results
 
 # Tools of the build, at exact versions.
 ACTIONLINT     := bin/actionlint-v1.7.12
