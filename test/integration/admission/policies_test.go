@@ -120,6 +120,9 @@ func newWorld(t *testing.T) *world {
 		*a = &author{t, lubeck.Impersonate(t, user, everything, "system:authenticated")}
 	}
 	w.make(lubeck, binding)
+	framework.Eventually(t, "the API server knows the binding", func(ctx context.Context) error {
+		return w.admin.Create(ctx, &corev1.Namespace{ObjectMeta: framework.Named("", users)}, client.DryRunAll)
+	})
 	w.namespace(w.admin, tenant, map[string]string{v1alpha1.LabelType: v1alpha1.TypeTenant, v1alpha1.LabelPeer: "visby", v1alpha1.LabelManaged: "true"})
 	w.namespace(w.manager, twin, map[string]string{
 		v1alpha1.LabelType: v1alpha1.TypeTwin, v1alpha1.LabelPeer: "visby", v1alpha1.LabelManaged: "true", v1alpha1.LabelRoom: "100000000",
