@@ -65,12 +65,12 @@ func (r *Report) Read(events io.Reader) error {
 func (r *Report) line(line []byte) {
 	e := event{}
 	if err := json.Unmarshal(line, &e); err != nil {
-		fmt.Fprintf(r.out, "%s", line)
+		r.printf("%s", line)
 		return
 	}
 	switch e.Action {
 	case "build-output":
-		fmt.Fprint(r.out, e.Output)
+		r.printf("%s", e.Output)
 	case "output":
 		r.result(e).Output += e.Output
 	case "pass", "fail", "skip":
@@ -99,7 +99,7 @@ func (r *Report) end(e event) {
 	if strings.Contains(e.Test, "/") && !result.Failed() {
 		return // the test that it belongs to has a line
 	}
-	r.print(result)
+	r.printResult(result)
 }
 
 func (r *Report) endPackage(result *Result) {
@@ -111,7 +111,7 @@ func (r *Report) endPackage(result *Result) {
 			test.Action = "fail"
 			delete(r.begun, key)
 			r.Results = append(r.Results, test)
-			r.print(test)
+			r.printResult(test)
 		}
 	}
 	if slices.ContainsFunc(r.Results, func(other *Result) bool { return other.Package == result.Package && other.Failed() }) {
@@ -121,19 +121,22 @@ func (r *Report) endPackage(result *Result) {
 	}
 	result.Test = "TestMain"
 	r.Results = append(r.Results, result)
-	r.print(result)
+	r.printResult(result)
 }
 
-func (r *Report) print(result *Result) {
+func (r *Report) printResult(result *Result) {
 	if result.Failed() {
 		for line := range strings.Lines(result.Output) {
 			if !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(strings.TrimSpace(line), "--- ") {
-				fmt.Fprint(r.out, line)
+				r.printf("%s", line)
 			}
 		}
 	}
-	fmt.Fprintf(r.out, "--- %s: %s (%.1fs) %s\n", strings.ToUpper(result.Action), result.Test, result.Elapsed.Seconds(), short(result.Package))
+	r.printf("--- %s: %s (%.1fs) %s\n", strings.ToUpper(result.Action), result.Test, result.Elapsed.Seconds(), short(result.Package))
 }
+
+// printf prints. If nobody can read it, the exit code and the file still tell the result.
+func (r *Report) printf(format string, args ...any) { _, _ = fmt.Fprintf(r.out, format, args...) }
 
 // short returns the path of a package within this module.
 func short(pkg string) string {
@@ -148,11 +151,11 @@ func (r *Report) Summary(slowest int) {
 		counts[result.Action]++
 	}
 	slices.SortStableFunc(tests, func(a, b *Result) int { return int(b.Elapsed - a.Elapsed) })
-	fmt.Fprintln(r.out, "\nthe slowest tests:")
+	r.printf("%s\n", "\nthe slowest tests:")
 	for _, result := range tests[:min(slowest, len(tests))] {
-		fmt.Fprintf(r.out, "%7.1f s  %s %s\n", result.Elapsed.Seconds(), short(result.Package), result.Test)
+		r.printf("%7.1f s  %s %s\n", result.Elapsed.Seconds(), short(result.Package), result.Test)
 	}
-	fmt.Fprintf(r.out, "%d tests passed, %d failed, %d were skipped\n", counts["pass"], counts["fail"], counts["skip"])
+	r.printf("%d tests passed, %d failed, %d were skipped\n", counts["pass"], counts["fail"], counts["skip"])
 }
 
 // Failed returns whether a test has failed.

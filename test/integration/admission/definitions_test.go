@@ -61,32 +61,52 @@ var definitionRules = []struct {
 	{name: "invited provider", kind: "Peer", spec: "{roles: [Consumer], invitation: {}}", change: "{roles: [Provider]}", refusal: "only a peer of role Consumer is invited"},
 	{name: "invitation for a year", kind: "Peer", spec: "{roles: [Consumer], invitation: {timeToLive: 10m}}", change: "{invitation: {timeToLive: 8760h}}", refusal: "between 1s and 168h"},
 	{name: "agentless consumer", kind: "Peer", spec: "{mode: Agentless, roles: [Provider], namespaces: [a]}", change: "{roles: [Consumer]}", refusal: "its only role is Provider"},
-	{name: "opening between two of our namespaces", kind: "Peer", spec: "{network: {open: [{from: {peerNamespace: a}, to: {namespace: b}}]}}",
-		change: "{network: {open: [{from: {namespace: a}, to: {namespace: b}}]}}", refusal: "one side of an opening"},
+	{
+		name: "opening between two of our namespaces", kind: "Peer", spec: "{network: {open: [{from: {peerNamespace: a}, to: {namespace: b}}]}}",
+		change: "{network: {open: [{from: {namespace: a}, to: {namespace: b}}]}}", refusal: "one side of an opening",
+	},
 	{name: "strategy", kind: "NamespaceOffloading", object: "offloading", spec: "{strategy: Remote}", change: "{strategy: Elsewhere}", refusal: "Unsupported value"},
-	{name: "selector without values", kind: "NamespaceOffloading", object: "offloading",
+	{
+		name: "selector without values", kind: "NamespaceOffloading", object: "offloading",
 		spec:   "{clusterSelector: {matchExpressions: [{key: zone, operator: In, values: [a]}]}}",
-		change: "{clusterSelector: {matchExpressions: [{key: zone, operator: In, values: []}]}}", refusal: "need values"},
-	{name: "latency of nothing", kind: "NamespaceOffloading", object: "offloading", spec: "{placement: {maxLatency: 50ms}}",
-		change: "{placement: {maxLatency: 0s}}", refusal: "maxLatency must be above"},
-	{name: "move to two places", kind: "PodMove", spec: "{pod: {name: web, uid: u}, destination: {node: a}}", change: "{destination: {peer: b}}",
-		refusal: "exactly one of node, peer, nodeSelector and elsewhere"},
-	{name: "move past the scheduler to anywhere", kind: "PodMove", spec: "{pod: {name: web, uid: u}, destination: {elsewhere: AnyNode}}",
-		change: "{bind: AtCreation}", refusal: "nobody chooses"},
-	{name: "move that changes", kind: "PodMove", spec: "{pod: {name: web, uid: u}, destination: {node: a}}", change: "{destination: {node: b}}",
-		refusal: "immutable", isUpdate: true},
-	{name: "advertisement that ends before it begins", kind: "Advertisement",
+		change: "{clusterSelector: {matchExpressions: [{key: zone, operator: In, values: []}]}}", refusal: "need values",
+	},
+	{
+		name: "latency of nothing", kind: "NamespaceOffloading", object: "offloading", spec: "{placement: {maxLatency: 50ms}}",
+		change: "{placement: {maxLatency: 0s}}", refusal: "maxLatency must be above",
+	},
+	{
+		name: "move to two places", kind: "PodMove", spec: "{pod: {name: web, uid: u}, destination: {node: a}}", change: "{destination: {peer: b}}",
+		refusal: "exactly one of node, peer, nodeSelector and elsewhere",
+	},
+	{
+		name: "move past the scheduler to anywhere", kind: "PodMove", spec: "{pod: {name: web, uid: u}, destination: {elsewhere: AnyNode}}",
+		change: "{bind: AtCreation}", refusal: "nobody chooses",
+	},
+	{
+		name: "move that changes", kind: "PodMove", spec: "{pod: {name: web, uid: u}, destination: {node: a}}", change: "{destination: {node: b}}",
+		refusal: "immutable", isUpdate: true,
+	},
+	{
+		name: "advertisement that ends before it begins", kind: "Advertisement",
 		spec:   `{clusterID: visby, sequence: 1, timestamp: "2026-01-01T00:00:00Z", timeToLive: "2026-01-01T00:30:00Z", availability: {cpu: "4"}}`,
-		change: `{timeToLive: "2025-12-31T23:00:00Z"}`, refusal: "timeToLive must be later"},
-	{name: "malformed quantity", kind: "Advertisement",
+		change: `{timeToLive: "2025-12-31T23:00:00Z"}`, refusal: "timeToLive must be later",
+	},
+	{
+		name: "malformed quantity", kind: "Advertisement",
 		spec:   `{clusterID: visby, sequence: 1, timestamp: "2026-01-01T00:00:00Z", timeToLive: "2026-01-01T00:30:00Z", availability: {cpu: "4"}}`,
-		change: "{availability: {cpu: lots}}", refusal: "availability"},
+		change: "{availability: {cpu: lots}}", refusal: "availability",
+	},
 	{name: "mapping of another name", kind: "NamespaceMapping", object: "shop", spec: "{homeNamespace: shop}", change: "{homeNamespace: store}", refusal: "homeNamespace"},
-	{name: "negative replicas", kind: "Request", object: "shop",
+	{
+		name: "negative replicas", kind: "Request", object: "shop",
 		spec:   `{application: {uid: u, name: shop}, expirationTime: "2026-01-01T00:30:00Z", components: [{name: web, replicas: 3, resources: {cpu: 500m}}]}`,
-		change: "{components: [{name: web, replicas: -1}]}", refusal: "replicas"},
-	{name: "component twice", kind: "Application", spec: "{components: [{name: web, podLabels: {app: web}}, {name: db, podLabels: {app: db}}]}",
-		change: "{components: [{name: web, podLabels: {app: web}}, {name: web, podLabels: {app: db}}]}", refusal: "Duplicate"},
+		change: "{components: [{name: web, replicas: -1}]}", refusal: "replicas",
+	},
+	{
+		name: "component twice", kind: "Application", spec: "{components: [{name: web, podLabels: {app: web}}, {name: db, podLabels: {app: db}}]}",
+		change: "{components: [{name: web, podLabels: {app: web}}, {name: web, podLabels: {app: db}}]}", refusal: "Duplicate",
+	},
 }
 
 func TestRulesOfDefinitionsAreInForce(t *testing.T) {

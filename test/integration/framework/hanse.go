@@ -263,8 +263,8 @@ func startProcess(log string, environment []string, program string, args ...stri
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = logs.Close() }() // the process has its own handle
-	cmd := exec.Command(program, args...)
+	defer func() { _ = logs.Close() }()   // the process has its own handle
+	cmd := exec.Command(program, args...) //nolint:noctx // it ends when the test or its parent ends it
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = environment, logs, logs, endWithParent()
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)

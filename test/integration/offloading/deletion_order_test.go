@@ -151,10 +151,10 @@ func TestReplicaSetDeletesByTheseRules(t *testing.T) {
 		if first := move.DeletionOrder(pods, time.Now())[0]; err != nil || first.UID != goes[i].UID {
 			t.Errorf("%s: Hanse takes it that %s goes, not %s (%v)", r.rule, first.Name, goes[i].Name, err)
 		}
-		scaleDown(t, lubeck, ns, name(i), len(pods), len(r.stay))
+		scaleDown(t, ns, name(i), len(pods), len(r.stay))
 	}
 	for i, r := range deletionRules {
-		t.Run(r.rule, func(t *testing.T) { hasDeleted(t, lubeck, ns, name(i), &goes[i], len(r.stay)) })
+		t.Run(r.rule, func(t *testing.T) { hasDeleted(t, ns, name(i), &goes[i], len(r.stay)) })
 	}
 }
 
@@ -182,7 +182,7 @@ func TestEarlierRunningSurvives(t *testing.T) {
 			})
 			bind(t, lubeck, waits, nodeA) // where it is Pending
 			mergePatch(t, lubeck, hidden, fmt.Sprintf(`{"metadata":{"labels":{"app":%q}}}`, first))
-			hasDeleted(t, lubeck, ns, first, waits, 1)
+			hasDeleted(t, ns, first, waits, 1)
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestUnassignedLoses(t *testing.T) {
 	hidden := copied(t, lubeck, ns, "one-waits", map[string]string{labelNew: ""})
 	bind(t, lubeck, hidden, nodeA)
 	mergePatch(t, lubeck, hidden, `{"metadata":{"labels":{"app":"one-waits"}}}`)
-	hasDeleted(t, lubeck, ns, "one-waits", replacement, 1)
+	hasDeleted(t, ns, "one-waits", replacement, 1)
 
 	framework.Eventually(t, "the one is so much older that it counts", func(context.Context) error {
 		if age := time.Since(older.CreationTimestamp.Time); age < 4*time.Second {
@@ -207,7 +207,7 @@ func TestUnassignedLoses(t *testing.T) {
 		return nil
 	})
 	younger := copied(t, lubeck, ns, "both-wait", map[string]string{"app": "both-wait"})
-	hasDeleted(t, lubeck, ns, "both-wait", younger, 1)
+	hasDeleted(t, ns, "both-wait", younger, 1)
 }
 
 func setByHand(ns, name string, replicas int32) *appsv1.ReplicaSet {
@@ -272,23 +272,23 @@ func mergePatch(t *testing.T, c *framework.Cluster, object client.Object, patch 
 }
 
 // scaleDown scales the ReplicaSet as soon as the controller has seen the traits of all its pods.
-func scaleDown(t *testing.T, c *framework.Cluster, ns, name string, pods, to int) {
+func scaleDown(t *testing.T, ns, name string, pods, to int) {
 	t.Helper()
 	set := &appsv1.ReplicaSet{}
 	framework.Eventually(t, "the controller has seen the pods of "+name, func(ctx context.Context) error {
-		err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, set)
+		err := lubeck.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, set)
 		if err == nil && (set.Status.Replicas != int32(pods) || set.Status.FullyLabeledReplicas > 0) {
 			err = fmt.Errorf("it has seen %+v", set.Status)
 		}
 		return err
 	})
-	mergePatch(t, c, set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, to))
+	mergePatch(t, lubeck, set, fmt.Sprintf(`{"spec":{"replicas":%d}}`, to))
 }
 
 // hasDeleted waits until so many pods of the app are left, and checks that this pod is not among them.
-func hasDeleted(t *testing.T, c *framework.Cluster, ns, app string, pod *corev1.Pod, left int) {
+func hasDeleted(t *testing.T, ns, app string, pod *corev1.Pod, left int) {
 	t.Helper()
-	pods := awaitPods(t, c, ns, app, left)
+	pods := awaitPods(t, lubeck, ns, app, left)
 	if slices.ContainsFunc(pods, func(other corev1.Pod) bool { return other.UID == pod.UID }) {
 		t.Errorf("%s should have been deleted, and these are left:%s", pod.Name, framework.Summary(pods))
 	}

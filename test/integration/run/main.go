@@ -85,7 +85,7 @@ func (o *options) test(ctx context.Context, tests *report.Report, state, results
 	args := append([]string{
 		"test", "-json", "-count=1", "-vet=off", "-timeout=20m", "-p=" + strconv.Itoa(len(sets)), "-run=" + o.selected,
 	}, o.packages...)
-	cmd := exec.CommandContext(ctx, "go", args...)                          //nolint:gosec // what the caller selects
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // go test passes it on
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
@@ -124,7 +124,7 @@ func endSet(ctx context.Context, set string) error {
 	if _, err := os.Stat(set); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if out, err := exec.CommandContext(ctx, "bin/testbed", "--state", set, "down").CombinedOutput(); err != nil { //nolint:gosec // our own program
+	if out, err := exec.CommandContext(ctx, "bin/testbed", "--state", set, "down").CombinedOutput(); err != nil {
 		return fmt.Errorf("end clusters of %s: %w\n%s", set, err, out)
 	}
 	return nil
