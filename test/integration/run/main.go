@@ -86,7 +86,9 @@ func (o *options) test(ctx context.Context, tests *report.Report, state, results
 		"test", "-json", "-count=1", "-vet=off", "-timeout=20m", "-p=" + strconv.Itoa(len(sets)), "-run=" + o.selected,
 	}, o.packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // go test passes it on
+	// go test does not pass signals on to the tests, so that the signal goes to its process group.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(),
