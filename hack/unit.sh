@@ -19,13 +19,13 @@ LOCK=$binaries/.lock
 TEST2JSON=$(go tool -n test2json)
 export LOCK TEST2JSON
 
-# build links the test binaries of packages, and prints a line for each: package, its folder, binary.
-# build FOLDER PACKAGES...
+# build links the test binaries of packages whose last names differ, and prints a line for each: package, its folder, binary.
+# build NAME FOLDER PACKAGES...
 build() {
-	local into=$binaries/${1//\//-}
+	local into=$binaries/$1
 	(
-		cd "$1"
-		shift
+		cd "$2"
+		shift 2
 		mkdir -p "$into"
 		go test "${flags[@]}" -c -o "$into/" "$@" >/dev/null
 		go list -f "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}} $into{{end}}" "$@" |
@@ -34,14 +34,14 @@ build() {
 }
 
 build_all() {
-	# These packages have their names from packages of internal.
-	build bench ./...
+	build bench bench ./... # its packages share names with packages of internal
 	# Stories and integration tests need clusters.
-	build . $(go list ./... | grep -vE '/(bench|test/e2e|test/integration)(/|$)') ./test/e2e/runner
-	build test/fit ./...
-	build demo/orders ./...
-	build testbed ./...
-	build testbed/provisioner ./...
+	build hanse . $(go list ./... | grep -vE '/(bench|test/e2e|test/integration)(/|$)') ./test/e2e/runner
+	build fit test/fit ./...
+	build orders demo/orders ./...
+	build testbed testbed ./internal/... ./images/... ./e2e
+	build testbed-cmd testbed ./cmd/...
+	build provisioner testbed/provisioner ./...
 }
 
 # run runs the tests of a package in its folder: run PACKAGE FOLDER BINARY

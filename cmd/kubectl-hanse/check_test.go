@@ -22,7 +22,6 @@ import (
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/install"
-	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func newChecker(t *testing.T, objects ...client.Object) *checker {
@@ -411,15 +410,4 @@ func TestCheckWaitsUntilNothingFails(t *testing.T) {
 	if len(told) != 1 || !strings.Contains(told[0], "no answer") {
 		t.Errorf("the user is told %q", told)
 	}
-}
-
-func TestCheckThatRunsOutOfTimeTellsWhatItSaw(t *testing.T) {
-	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
-		peer := newPeer("hamburg", v1alpha1.RoleConsumer)
-		setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "no answer")
-		findings, err := newChecker(t, peer).repeat(ctx, &checkFlags{peer: "hamburg", wait: true}, &progress{report: t.Logf})
-		if err != nil || stateOf(findings, "hamburg: Ready") != stateFailed {
-			t.Errorf("%v, %v", findings, err)
-		}
-	})
 }

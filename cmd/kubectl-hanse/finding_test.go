@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,6 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/testkit"
 )
 
 func TestFindingsForPeopleAndScripts(t *testing.T) {
@@ -94,4 +100,15 @@ func topicsOf(t *testing.T) map[string]string {
 		return true
 	})
 	return found
+}
+
+func TestCheckThatRunsOutOfTimeTellsWhatItSaw(t *testing.T) {
+	testkit.WithTimeout(t, func(ctx context.Context, t *testing.T) {
+		peer := newPeer("hamburg", v1alpha1.RoleConsumer)
+		setCondition(peer, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonUnreachable, "no answer")
+		findings, err := newChecker(t, peer).repeat(ctx, &checkFlags{peer: "hamburg", wait: true}, &progress{report: t.Logf})
+		if err != nil || stateOf(findings, "hamburg: Ready") != stateFailed {
+			t.Errorf("%v, %v", findings, err)
+		}
+	})
 }

@@ -42,7 +42,7 @@ func (r *Report) WriteFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	file, err := os.Create(path) //nolint:gosec // the caller's choice
+	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}

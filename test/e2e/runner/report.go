@@ -48,7 +48,7 @@ func (r *report) add(result result) {
 		fmt.Println(indent(failure(result.output)))
 	}
 	log := filepath.Join(r.folder, "stories", result.story.name+".log")
-	if err := os.WriteFile(log, []byte(result.output), 0o644); err != nil { //nolint:gosec // a log, not a secret
+	if err := os.WriteFile(log, []byte(result.output), 0o644); err != nil {
 		r.problem(err)
 	}
 }
