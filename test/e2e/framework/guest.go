@@ -170,14 +170,6 @@ func (c *Cluster) PeerWithGuest(t *testing.T, name string, more ...string) *Gues
 	return c.JoinAsGuest(t, c.CreateInvitation(t, name, more...), name)
 }
 
-// PeerWithLimitedGuest is welcome for a peer that the administrator sets these limits.
-func (c *Cluster) PeerWithLimitedGuest(t *testing.T, name, limits string) *Guest {
-	t.Helper()
-	invitation := c.CreateInvitation(t, name)
-	c.SetLimits(t, name, limits)
-	return c.JoinAsGuest(t, invitation, name)
-}
-
 // SetLimits sets limits of the peer.
 func (c *Cluster) SetLimits(t *testing.T, peer, limits string) {
 	t.Helper()
@@ -252,18 +244,6 @@ func (g *Guest) AwaitRunning(t *testing.T, twin string, names ...string) {
 // SelectPeer returns a selector of the cluster of that peer.
 func SelectPeer(peer string) *v1alpha1.ClusterSelector {
 	return &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(peer)}}
-}
-
-// NewMapping returns the NamespaceMapping by which a consumer asks for a twin of its namespace home.
-func NewMapping(namespace, home string) *v1alpha1.NamespaceMapping {
-	mapping := &v1alpha1.NamespaceMapping{Spec: v1alpha1.NamespaceMappingSpec{HomeNamespace: home}}
-	mapping.Namespace, mapping.Name = namespace, home
-	return mapping
-}
-
-// NewServiceAccount returns a ServiceAccount to create.
-func NewServiceAccount(namespace, name string) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
 // CheckExec checks that a command runs in the pod.

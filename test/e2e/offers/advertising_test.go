@@ -223,20 +223,6 @@ func TestAvailabilityFollowsLoad(t *testing.T) {
 	}
 }
 
-func TestDifferentOffersToDifferentPeers(t *testing.T) {
-	framework.Begin(t)
-	hamburg.ApplyPolicy(t, "outgoing", `package hanse.outgoing
-
-patch.availability.cpu := 1 if input.peer.name == "bremen"
-
-patch.labels["example.org/tier"] := "gold" if input.peer.name == "lubeck"
-`)
-	bremen.AwaitVirtualNode(t, hamburg, "has one core", func(node *corev1.Node) bool { return node.Status.Allocatable.Cpu().String() == "1" })
-	lubeck.AwaitVirtualNode(t, hamburg, "is of tier gold and has more than a core", func(node *corev1.Node) bool {
-		return node.Labels["example.org/tier"] == "gold" && node.Status.Allocatable.Cpu().MilliValue() > 1000
-	})
-}
-
 // An aggregated offer that contains the receiver's own is refused. hamburg's manager must not write a better one
 // meanwhile.
 func TestLoopRefused(t *testing.T) {

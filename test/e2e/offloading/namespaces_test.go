@@ -2,15 +2,12 @@ package offloading
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,72 +16,6 @@ import (
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/test/e2e/framework"
 )
-
-// A user chooses what the namespace is called at the peer, where the provider's administrator lets that cluster choose.
-func TestTwinNameIsChosen(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateOffloadedNamespaceWith(t, v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, Twin: &v1alpha1.TwinNaming{Naming: v1alpha1.TwinSameName},
-	})
-	lubeck.AwaitClusterStatus(t, ns, "hamburg", func(c v1alpha1.ClusterOffloading) bool {
-		return c.State != "Ready" && strings.Contains(c.Message, ns)
-	})
-	changePeer(t, hamburg, "lubeck", func(spec *v1alpha1.PeerSpec) { spec.TwinNames = []string{"story-*"} })
-	lubeck.AwaitClusterStatus(t, ns, "hamburg", func(c v1alpha1.ClusterOffloading) bool { return c.State == "Ready" && c.Twin == ns })
-	lubeck.MustCreate(t, framework.NewShellPod(ns, "named", framework.RunForever))
-	home := lubeck.AwaitReadyPods(t, ns, "named", 1)[0]
-	if remote := hamburg.MustGetRemotePod(t, &home); remote.Namespace != ns {
-		t.Errorf("it runs in namespace %s", remote.Namespace)
-	}
-	// A namespace that exists is not given to anybody.
-	theirs := hamburg.CreateNamespace(t)
-	taken := lubeck.CreateOffloadedNamespaceWith(t, v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, Twin: &v1alpha1.TwinNaming{Naming: v1alpha1.TwinChosen, Name: theirs},
-	})
-	lubeck.AwaitClusterStatus(t, taken, "hamburg", func(c v1alpha1.ClusterOffloading) bool { return c.State != "Ready" && c.Message != "" })
-	found := &corev1.Namespace{}
-	if err := hamburg.Get(ctx, types.NamespacedName{Name: theirs}, found); err != nil || found.Labels[v1alpha1.LabelType] != "" {
-		t.Errorf("hamburg's own namespace: %v %v", found.Labels, err)
-	}
-}
-
-// The exit code of offload says whether it holds, and nothing is written that cannot come to anything.
-func TestOffloadSaysWhetherItHolds(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateNamespace(t)
-	expect := func(err error, says, namespace string, written bool) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("offloading %s says %v, want an error with %q", namespace, err, says)
-		}
-		got := &v1alpha1.NamespaceOffloading{}
-		err = lubeck.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.NamespaceOffloadingName}, got)
-		if there := err == nil; there != written || client.IgnoreNotFound(err) != nil {
-			t.Errorf("namespace %s has a NamespaceOffloading: %t, %v", namespace, there, err)
-		}
-	}
-	for _, system := range []string{"default", "kube-system"} {
-		_, err := lubeck.Hanse(ctx, "offload", system)
-		expect(err, "cannot be offloaded", system, false)
-	}
-	_, err := lubeck.Hanse(ctx, "offload", ns, "--cluster-selector", "sea=none")
-	expect(err, "no virtual node has the labels", ns, false)
-	_, err = lubeck.Hanse(ctx, "offload", ns, "--twin-name", "not-for-you")
-	expect(err, v1alpha1.ReasonTwinNameForbidden, ns, true)
-	if _, err := lubeck.Hanse(ctx, "offload", "-n", ns); err != nil {
-		t.Fatal(err)
-	}
-	got := &v1alpha1.NamespaceOffloading{}
-	if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, got); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionPlaced} {
-		said := meta.FindStatusCondition(got.Status.Conditions, kind)
-		if said == nil || said.Status != metav1.ConditionTrue || said.ObservedGeneration != got.Generation {
-			t.Errorf("offload has returned, and %s is %+v", kind, said)
-		}
-	}
-}
 
 // change changes the offloading of a namespace.
 func change(t *testing.T, c *framework.Cluster, ns string, change func(*v1alpha1.NamespaceOffloadingSpec)) {
@@ -271,83 +202,4 @@ func expectAdviceThatHelps(t *testing.T, ns string) {
 		logs, err := lubeck.Kubectl(ctx, append([]string{"logs", "-n", ns, "crashing", "-c", "main"}, strings.Fields(previous)...)...)
 		return framework.CheckOutput(logs, "I cannot go on", err)
 	})
-}
-
-// A pod that was made before its namespace was offloaded may not go where a new one may.
-func TestExplainAPodThatWasMadeTooEarly(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateNamespace(t)
-	early := framework.NewShellPod(ns, "early", framework.RunForever)
-	early.Spec.NodeSelector = map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
-	lubeck.MustCreate(t, early)
-	if _, err := lubeck.Hanse(ctx, "offload", ns); err != nil {
-		t.Fatal(err)
-	}
-	out, err := lubeck.Hanse(ctx, "explain", "pod", "early", "-n", ns)
-	if err != nil || !strings.Contains(out, "Stale: A new pod like it may run on hanse-") || strings.Contains(out, "ake room") {
-		t.Errorf("it says %v\n%s", err, out)
-	}
-}
-
-// The API server reads the NamespaceOffloading with each pod that is made in its namespace, also one of the largest size.
-func TestLargestNamespaceOffloading(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateOffloadedNamespaceWith(t, largestOffloading())
-	offloading := &v1alpha1.NamespaceOffloading{}
-	if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(offloading)
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	lubeck.MustCreate(t, framework.NewShellPod(ns, "guest", framework.RunForever))
-	t.Logf("a pod was made in %s beside a NamespaceOffloading of %d KiB", time.Since(start).Round(time.Millisecond), len(text)>>10)
-	home := lubeck.AwaitReadyPods(t, ns, "guest", 1)[0]
-	framework.Eventually(t, "what was worked out for it is in its status", func(ctx context.Context) error {
-		err := lubeck.Get(ctx, client.ObjectKeyFromObject(offloading), offloading)
-		if err == nil && (offloading.Status.Placement == nil || len(offloading.Status.Placement.Classes) != 8) {
-			err = fmt.Errorf("conditions: %+v", offloading.Status.Conditions)
-		}
-		return err
-	})
-	remote := hamburg.MustGetRemotePod(t, &home)
-	if remote.Labels["patched"] != "15" {
-		t.Errorf("the last of all changes was not made: %v", remote.Labels)
-	}
-}
-
-// largestOffloading has as much of everything as its definition allows.
-func largestOffloading() v1alpha1.NamespaceOffloadingSpec {
-	values, names := make([]v1alpha1.LabelValue, 32), make([]string, 100)
-	for i := range values {
-		values[i] = v1alpha1.LabelValue(fmt.Sprintf("%063d", i))
-	}
-	for i := range names {
-		names[i] = fmt.Sprintf("cluster-%032d", i)
-	}
-	selector := &v1alpha1.ClusterSelector{}
-	for range 4 {
-		selector.MatchExpressions = append(selector.MatchExpressions, v1alpha1.ClusterSelectorRequirement{
-			Key: v1alpha1.LabelClusterID, Operator: metav1.LabelSelectorOpNotIn, Values: values,
-		})
-	}
-	spec := v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, ClusterSelector: selector,
-		Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Exclude: names}},
-	}
-	for i := range 8 {
-		override := v1alpha1.ClusterOverride{ClusterSelector: selector}
-		for op := range 16 {
-			override.Patch = append(override.Patch, v1alpha1.PatchOperation{
-				Op: "add", Path: "/metadata/labels/patched", Value: &runtime.RawExtension{Raw: fmt.Appendf(nil, "%q", fmt.Sprint(op))},
-			})
-		}
-		spec.Overrides = append(spec.Overrides, override)
-		spec.Placement.Classes = append(spec.Placement.Classes, v1alpha1.PlacementClass{
-			Name: fmt.Sprint("class-", i), PodLabels: map[string]v1alpha1.LabelValue{"class": values[i]}, Placement: v1alpha1.Placement{Exclude: names},
-		})
-	}
-	return spec
 }

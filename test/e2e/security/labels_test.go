@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/test/e2e/framework"
@@ -55,73 +54,4 @@ func TestLabelsOfLocalPodsMeanNothing(t *testing.T) {
 	if home == nil {
 		t.Error("lubeck's own pod does not run")
 	}
-}
-
-// A user of lubeck says in Hanse's name where a pod has been, or whose it is: with the way back in its path it could go nowhere.
-func TestNobodySpeaksInTheNameOfHanse(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyRemote)
-	path := map[string]string{v1alpha1.AnnotationPath: "hamburg,lubeck,hamburg"}
-	speaking := framework.NewShellPod(ns, "speaking", framework.RunForever)
-	speaking.Annotations = path
-	posing := framework.NewShellPod(ns, "posing", framework.RunForever)
-	posing.Labels[v1alpha1.LabelHomeUID] = "another"
-	for _, pod := range []*corev1.Pod{speaking, posing} {
-		if err := lubeck.Create(ctx, pod); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "hanse-guard-labels") {
-			t.Errorf("pod %s is taken: %v", pod.Name, err)
-		}
-	}
-	silent := framework.NewShellPod(ns, "silent", framework.RunForever)
-	lubeck.MustCreate(t, silent)
-	home := lubeck.AwaitReadyPods(t, ns, "silent", 1)[0]
-	later := home.DeepCopy()
-	later.Annotations = path
-	if err := lubeck.Patch(ctx, later, client.MergeFrom(&home)); !apierrors.IsForbidden(err) {
-		t.Errorf("a pod that runs may say so: %v", err)
-	}
-}
-
-// What could steer hamburg's own software is left out of the pods that run there, and home says what.
-func TestWhatTravels(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyRemote)
-	pod := framework.NewShellPod(ns, "talkative", framework.RunForever)
-	pod.Labels["app.kubernetes.io/name"] = "talkative"
-	pod.Labels["sidecar.istio.io/inject"] = "true"
-	pod.Annotations = map[string]string{"note": "kept", "prometheus.io/scrape": "true"}
-	lubeck.MustCreate(t, pod)
-	home := lubeck.AwaitReadyPods(t, ns, "talkative", 1)[0]
-	remote := hamburg.MustGetRemotePod(t, &home)
-	for key, want := range map[string]string{"app": "talkative", "app.kubernetes.io/name": "talkative", "sidecar.istio.io/inject": ""} {
-		if got := remote.Labels[key]; got != want {
-			t.Errorf("the remote pod has label %s=%q, want %q", key, got, want)
-		}
-	}
-	for key, want := range map[string]string{"note": "kept", "prometheus.io/scrape": ""} {
-		if got := remote.Annotations[key]; got != want {
-			t.Errorf("the remote pod has annotation %s=%q, want %q", key, got, want)
-		}
-	}
-	framework.Eventually(t, "home says what was left out", func(ctx context.Context) error {
-		now, err := lubeck.GetPod(ctx, ns, "talkative")
-		if err == nil && !strings.Contains(fmt.Sprint(now.Status.Conditions), "prometheus.io/scrape, sidecar.istio.io/inject") {
-			err = fmt.Errorf("conditions: %+v", now.Status.Conditions)
-		}
-		return err
-	})
-	lubeck.AwaitEvent(t, &home, v1alpha1.ReasonMetadataLeftOut)
-
-	// What is taken off at home is not missed any more.
-	for _, args := range [][]string{{"label", "sidecar.istio.io/inject-"}, {"annotate", "prometheus.io/scrape-"}} {
-		if _, err := lubeck.Kubectl(ctx, args[0], "pod", "-n", ns, "talkative", args[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	framework.Eventually(t, "home says nothing any more", func(ctx context.Context) error {
-		now, err := lubeck.GetPod(ctx, ns, "talkative")
-		if err == nil && framework.PodConditionStatus(now, v1alpha1.PodMetadata) == corev1.ConditionFalse {
-			err = fmt.Errorf("conditions: %+v", now.Status.Conditions)
-		}
-		return err
-	})
 }

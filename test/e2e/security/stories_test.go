@@ -20,23 +20,16 @@ var stories = framework.Stories{
 	"TestBrokenPeerStopsNobody":                 {With: []framework.Extra{framework.ControlPlane}},
 	"TestClusterInTheMiddleThatLies":            {},
 	"TestFloodingPeerHurtsNobody":               {Alone: true, With: []framework.Extra{framework.ControlPlane}},
-	"TestHostileConsumer":                       {Core: true},
 	"TestHostileNetwork":                        {Clusters: 3, Workers: 2, Network: true, Alone: true, With: []framework.Extra{framework.ControlPlane}},
 	"TestHostileProvider":                       {Alone: true, With: []framework.Extra{framework.ControlPlane}},
 	"TestHostileReflection":                     {Clusters: 3, Workers: 2, Network: true},
 	"TestLabelsOfLocalPodsMeanNothing":          {Clusters: 4, Alone: true},
-	"TestNobodySpeaksInTheNameOfHanse":          {},
-	"TestPeerThatCannotBeReached":               {},
-	"TestPeersOfTakenIDs":                       {},
 	"TestPodWhoseRecordTheProviderHolds":        {Alone: true, With: []framework.Extra{framework.ControlPlane}},
-	"TestPodsThatAskForNothingCount":            {},
 	"TestProviderGetsNoSecretThatNoPodRefersTo": {Clusters: 3, Workers: 2, Network: true},
 	"TestProviderThatLiesAboutAPod":             {Alone: true, With: []framework.Extra{framework.ControlPlane}},
-	"TestQuotaRace":                             {},
 	"TestSlowPeerHurtsNobody":                   {Alone: true, With: []framework.Extra{framework.ControlPlane}},
 	"TestTenConsumersOneProvider":               {With: []framework.Extra{framework.Storage}},
 	"TestTwoConsumersCannotSeeEachOther":        {Core: true},
-	"TestWhatTravels":                           {},
 }
 
 func TestMain(m *testing.M) { os.Exit(framework.Main(m, stories)) }
