@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command bench measures Hanse on real API servers against the bounds of the design, and prints tables. Nothing in it
 // asserts a time: it fails only when something breaks.
 package main

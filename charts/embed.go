@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package charts holds the Helm chart, so that the client needs nothing besides itself.
 package charts
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package docs holds documentation, and the test that its links lead somewhere.
 package docs
 

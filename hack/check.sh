@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks what a linter does not: generated files and go.mod are up to date, and no large file is tracked.
+# Checks what a linter does not: generated files and go.mod are up to date, every Go file has the licence header, also in modules that
+# are not linted, and no large file is tracked.
 # check.sh CONTROLLER_GEN
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +12,8 @@ trap 'rm -rf "$fresh"' EXIT
 large=$(git ls-files -z | xargs -0 sh -c 'find "$@" -maxdepth 0 -type f -size +1000000c' sh)
 [ -z "$large" ] || { echo "tracked files over 1 MB: $large" >&2; exit 1; }
 
+hack/headers.sh --check
+
 "$controller_gen" crd:maxDescLen=1000 paths=./api/... output:crd:dir="$fresh/crds"
 "$controller_gen" object:headerFile=hack/boilerplate.go.txt paths=./api/... output:object:dir="$fresh"
 diff -ru charts/hanse/crds "$fresh/crds" || { echo "CRDs are out of date: make generate" >&2; exit 1; }
@@ -20,4 +23,4 @@ for module in . testbed test/fit test/virtualkubelet demo/orders; do
 	(cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: go mod tidy" >&2; exit 1; }
 done
 go build ./...
-echo "generated files and go.mod are up to date, and no tracked file is over 1 MB"
+echo "generated files and go.mod are up to date, every Go file has its header, and no tracked file is over 1 MB"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policies holds Hanse's Rego modules: the built-in defaults, and a library to pick from.
 package policies
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package v1alpha1 holds the kinds of the API group hanse.dev: what users, administrators and peers write to say what
 // they want, and where Hanse says what is.
 //

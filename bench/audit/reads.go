@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package audit
 
 // A Kind is objects of a kind in a namespace, or in all if it has none.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command null is a null offloader: the least that can offload a pod, as a floor for what does it well. It copies pods
 // that are bound to its node to another cluster and their status back, takes them away when home deletes them, and does
 // nothing else: no checks, no names but one namespace, no restart, no second chance.

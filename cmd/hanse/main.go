@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command hanse is Hanse's server: each subcommand is a process of its own, with rights of its own.
 package main
 

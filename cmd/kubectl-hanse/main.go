@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kubectl-hanse is Hanse's client. With it in the path, `kubectl hanse` works. It needs nothing but access to
 // the clusters: the chart is in it.
 package main

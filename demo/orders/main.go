@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Orders is a small application of four tiers, to be spread over clusters: web pages, an API, a cache and a database. One program
 // has all of them, and a load that counts what fails.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package markdown reads the tables, code blocks and shell commands of this repository's Markdown pages. Tests use the
 // package to compare the pages with the code.
 package markdown

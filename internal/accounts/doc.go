@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package accounts counts what peers use here and what this cluster uses at peers, keeps it in Accounts, one for each day, and compares
 // it with what the other side has counted.
 //

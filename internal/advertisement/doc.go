@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package advertisement publishes what this cluster offers to each consumer, and takes in what providers offer to it.
 //
 // The Publisher keeps one Advertisement in the tenant namespace of each consumer, in this cluster. The Receiver watches

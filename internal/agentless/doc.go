@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agentless makes a cluster without Hanse a provider. Of such a peer there is a kubeconfig with rights in some
 // namespaces, and nothing else.
 //

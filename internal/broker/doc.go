@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package broker makes clusters known to each other through a cluster that all of them are consumers of, and that none of them trusts.
 //
 //	relay    at the broker: copies Messages of members to those that they are for, word for word     relay.go

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package exchange
 
 // Rounded returns n with two significant digits. What is measured is told so, because it changes more seldom then.

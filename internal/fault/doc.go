@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fault ends a process at a named point, as a crash there would. The fault suite uses it to show that any two
 // writes of the offload path may have a crash between them.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kernel makes the Linux kernel look like a plan of package overlay: a Gateway like an overlay.Layout, a Node like an
 // overlay.NodeLayout. It decides nothing about the network between clusters.
 //

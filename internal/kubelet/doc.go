@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubelet is the inside of `hanse kubelet`: every virtual node of this cluster in one process.
 //
 // Four parts meet only through API objects and the links of package peers:

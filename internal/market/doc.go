@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package market has Applications placed as a whole: it chooses clusters for their components, asks these to reserve room by
 // Requests in our tenant namespaces there, renews what was agreed, and gives it back. Where the pods go then is the matter of
 // package namespaces, which reads the status of Applications.

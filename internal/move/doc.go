@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package move decides how a running pod gets to another node without a gap.
 //
 // Preflight says what stands against a move, Copy is the pod that takes the place of the original, and Next is the next step,

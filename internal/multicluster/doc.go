@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package multicluster keeps multi-cluster Services (KEP-1645) and ClusterProfiles, where their definitions are installed.
 //
 // Three controllers share the work. exporter tells one peer of the Services that are exported here, by ExportedServices, and has our

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package namespaces does what a NamespaceOffloading asks for: it decides where new pods of the namespace may run, asks the
 // selected peers for twins of the namespace, and tells the user how all of that stands.
 //

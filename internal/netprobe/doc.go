@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package netprobe tries out a network between two pods: one serves, and the other asks. `kubectl hanse test network` and
 // `bench network` have it run in pods of Hanse's own image, so that no cluster needs another image.
 //

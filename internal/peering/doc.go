@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package peering is the controller of Peers: one controller, one observation of each Peer, and steps that are done in a
 // fixed order.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package peers owns everything about the connections of this cluster to its peers: links, whether a peer answers, and the
 // mirrors of what is followed there. Both processes use it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policy evaluates the policies of an administrator: a question goes in, a decision with a reason comes out.
 //
 // The table of questions in question.go says for each question what policies are shown, what they may answer and how long

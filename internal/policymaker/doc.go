@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policymaker keeps the policies of an administrator compiled, and evaluates them for other packages.
 //
 // A Maker reads the Rego modules of ConfigMaps in Hanse's own namespace that are labelled hanse.dev/policy, and compiles

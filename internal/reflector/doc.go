@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reflector takes out to providers what offloaded pods refer to: it keeps copies of ConfigMaps and Secrets in
 // the twin namespaces at the peer, exactly as long as a pod on the virtual node of that provider refers to them.
 //

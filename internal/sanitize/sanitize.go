@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sanitize makes texts that others wrote safe to parse and to store.
 package sanitize
 

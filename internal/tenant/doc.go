@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tenant is what a provider does for its consumers: twin namespaces for NamespaceMappings, and pods for
 // ShadowPods, which it keeps running until home says otherwise. Whose they are is read from the namespace that they
 // lie in and never from what the consumer wrote. It holds each consumer to its limits and its access: twins are guarded

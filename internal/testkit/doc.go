@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package testkit is what tests of controllers share: clusters in memory that record what is written and can be made to
 // refuse it, a clock that stands still, builders for objects, and expectations that say what was found.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package trace tells an OpenTelemetry collector where the time goes between the binding of a pod to a virtual node and
 // its being ready: one trace for each offloaded pod, with the spans of both clusters.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package volumes makes volumes for claims of StorageClasses whose provisioner is volumes.hanse.dev: where the scheduler sends the
 // first pod with the claim. At a peer that is a claim in the twin namespace, which the peer makes for a ShadowClaim, and at home a
 // PersistentVolume that stands for it and binds pods to the virtual node. On a node of this cluster it is a volume of another

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package faults is the fault suite: a seeded random load of pods on three clusters while their components are killed,
 // their links are cut and their clocks are wrong, and a checker that says what must not have happened.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostile is the API server of a provider that speaks TLS and lies, for tests of what a consumer stands.
 //
 // A Server has an honest API server behind it: a real one (InFrontOf), or one in memory (Provider). Begin has it attack, and

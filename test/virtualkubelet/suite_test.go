@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package virtualkubelet runs the end-to-end suite of the virtual-kubelet library against a virtual node of ours. It is a
 // module of its own, since that library is nothing that Hanse itself needs. The story TestVirtualKubeletSuite in test/e2e
 // prepares a cluster for it and starts it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command coredns is CoreDNS with only those plugins that a cluster of the testbed uses: the cloud providers' DNS
 // services, and the libraries that they bring, stay out.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kubernetes is every component of a Kubernetes cluster in one binary: the name that it is called by, or else
 // its first argument, chooses which. One binary shares its packages, so it is a quarter of the size of seven.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kwok simulates nodes and what runs on them.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command metrics-server is that of Kubernetes SIG Instrumentation: it tells `kubectl top` and HorizontalPodAutoscalers
 // what pods and nodes use.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command provisioner makes the volumes of a cluster of the testbed: directories on the disks of its workers. A claim gets its
 // directory on the node that the scheduler has selected for the first pod with the claim. Snapshots are copies beside them.
 package main

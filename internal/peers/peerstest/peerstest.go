@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package peerstest has peers for tests: links as package peers makes them, which lead to API servers in memory. Mirrors
 // show a write to such a peer before the write returns, so that tests never wait.
 package peerstest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cputime measures how much CPU time a function takes. Tests compare it with a limit to prove that hostile input
 // costs little: unlike the time on the clock, CPU time does not grow while other processes keep the machine busy.
 //

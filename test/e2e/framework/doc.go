@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package framework is what the stories of test/e2e share: the clusters and how they are started, what each story needs,
 // and the steps and expectations that several capabilities use.
 //

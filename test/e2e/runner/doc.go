@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command runner runs the stories of test/e2e on real clusters, as root: it is built as bin/e2e.
 //
 // It finds the stories that are selected, builds the test binaries of their packages, and groups the stories by the shape of their

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package admission tests what only a real API server shows: that definitions establish and their rules hold, that the
 // admission policies of the chart accept and refuse, and that RBAC gives what was reviewed.
 package admission

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package framework is what integration tests share. It gives a package of tests control planes of its own: real API servers
 // and etcds, with KWOK nodes in place of machines, and Hanse's servers as processes with the rights of their service accounts.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostile tests a consumer whose provider lies, breaks the protocol, or is somebody else. The tests play the provider on
 // rostock, which is without Hanse.
 package hostile

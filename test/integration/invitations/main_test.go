@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package invitations tests invitations, claims and sessions: what they allow, whom they let in, and when they end.
 package invitations
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package offloading tests which pods are offloaded and with what in them, as far as API server, scheduler and controller manager
 // decide that. Pods run on KWOK nodes.
 package offloading

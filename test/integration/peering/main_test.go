@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package peering tests how clusters become peers and end that again, on two clusters that are no peers when a test begins.
 package peering
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policies tests how Rego modules of administrators decide about offers, and how they come into force.
 package policies
 

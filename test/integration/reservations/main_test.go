@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package reservations tests Requests of consumers: what a provider reserves for them, for how long, and what it refuses.
 package reservations
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package rights tests what peers and Hanse's own servers may do: RBAC, limits, and what a hostile consumer tries.
 package rights
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command run runs the integration tests: packages side by side, each on control planes that no other uses meanwhile. It ends
 // all clusters at the end, also after a failure or a signal.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command scratch-image makes an image archive from files, on an empty base and without an engine.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command testbed runs real Kubernetes clusters, several of them, on one machine and without a container engine.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command echo is an HTTP server that tells where it runs and what it was asked.
 package main
 

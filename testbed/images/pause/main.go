@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command pause holds the namespaces of a pod while its containers come and go.
 package main
 

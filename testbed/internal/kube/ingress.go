@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package kube
 
 import "github.com/hanse-dev/hanse/testbed/internal/plan"

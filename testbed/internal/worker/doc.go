@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package worker makes a part of this machine look like a machine of its own to a container runtime and a kubelet: a
 // mount namespace in which /run, /var/lib, /var/log are the worker's, and a control group in each hierarchy.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command snapshot-controller is that of Kubernetes SIG Storage: it binds VolumeSnapshots to their contents. Its own main package
 // needs so much of the API server for what clusters of the testbed do not use that it takes minutes to build.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package auth takes the place of a library for passwords, of which Traefik has a fork that cannot be had. Traefik can be built
 // with it, and refuses whoever must give a password.
 package auth

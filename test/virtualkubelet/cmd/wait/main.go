@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Wait is the program of the suite's images: it runs until it is told to end.
 package main
 

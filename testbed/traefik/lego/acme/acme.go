@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package acme is what accounts at an authority consist of: nothing.
 package acme
 

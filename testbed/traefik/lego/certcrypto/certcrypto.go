@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package certcrypto names kinds of keys.
 package certcrypto
 

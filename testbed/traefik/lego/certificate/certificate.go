@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package certificate is for certificates of authorities, of which there are none.
 package certificate
 

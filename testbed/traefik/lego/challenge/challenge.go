@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package challenge is for challenges of authorities, which are never made.
 package challenge
 

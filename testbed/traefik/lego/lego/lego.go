@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lego is for clients of authorities, which cannot be made.
 package lego
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package registration is for accounts at authorities, which cannot be made.
 package registration
 

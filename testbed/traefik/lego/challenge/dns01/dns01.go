@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package dns01 is for challenges by DNS, which are never made.
 package dns01
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package http01 is for challenges by HTTP, which are never made.
 package http01
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package tlsalpn01 is for challenges by TLS, which are never made.
 package tlsalpn01
 
