@@ -28,7 +28,9 @@ GOLANGCI_LINT  := bin/golangci-lint-v2.15.0
 GOTESTSUM      := bin/gotestsum-v1.13.0
 GOVULNCHECK    := bin/govulncheck-v1.9.0
 
+# One setting for all builds, tests and linters, so that each package is compiled once.
 export CGO_ENABLED ?= 0
+export GOFLAGS     ?= -trimpath
 GOBUILD := go build -v -trimpath -ldflags '-s -w -X github.com/hanse-dev/hanse/internal/version.Version=$(VERSION)'
 
 ##@ Use
