@@ -27,18 +27,20 @@ import (
 	"github.com/hanse-dev/hanse/internal/multicluster"
 )
 
-// Root is the folder of the repository, the one with go.mod above the working directory. Tests run in folders at different depths.
+// Root is the absolute path of the repository, the folder with go.mod at or above the working directory.
 var Root = findRoot()
 
 func findRoot() string {
-	for folder := "."; ; folder = filepath.Join(folder, "..") {
+	start, err := os.Getwd()
+	if err != nil {
+		return "." // programs of the folder bin are not found then, and the error says so
+	}
+	for folder := start; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
 		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
 			return folder
 		}
-		if absolute, err := filepath.Abs(folder); err != nil || absolute == filepath.Dir(absolute) {
-			return "." // a program that is started elsewhere fails to find bin/testbed, and says so
-		}
 	}
+	return start
 }
 
 // A Cluster is one real Kubernetes cluster of the testbed, seen by its administrator.

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
@@ -86,7 +87,7 @@ type reviewedRight struct {
 // reviewedRights reads the list. It is that of a cluster with a gateway.
 func reviewedRights(t *testing.T) []reviewedRight {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "internal", "install", "testdata", "rights.txt"))
+	text, err := os.ReadFile(filepath.Join(harness.Root, "internal", "install", "testdata", "rights.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

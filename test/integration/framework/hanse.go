@@ -112,7 +112,7 @@ func (c *Cluster) StartServer(ctx context.Context, component string) error {
 	args = append(args, "--log-format=text", "--metrics-bind-address="+metrics, "--health-probe-bind-address="+health)
 	started, err := startProcess(c.logFile(component), []string{
 		"KUBECONFIG=" + kubeconfig, "HOME=" + harness.StateFolder(), "POD_NAME=" + key.Name, "POD_IP=127.0.0.1", "POD_IPS=127.0.0.1",
-	}, filepath.Join(root, "bin", "hanse"), args...)
+	}, filepath.Join(harness.Root, "bin", "hanse"), args...)
 	if err != nil {
 		return err
 	}

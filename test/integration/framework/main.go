@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -58,10 +57,6 @@ func run(m *testing.M, state string, config Config) (code int, err error) {
 	}
 	defer set.unlock()
 	if err := os.Setenv("HANSE_TESTBED_STATE", set.state); err != nil {
-		return 1, err
-	}
-	// harness.Root is two levels up.
-	if err := os.Chdir(filepath.Join(root, "test", "integration")); err != nil {
 		return 1, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)

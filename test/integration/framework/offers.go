@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // Peer returns the Peer of that name.
@@ -194,7 +195,7 @@ func (c *Cluster) SetPolicy(t T, question, source string) *corev1.ConfigMap {
 // LibraryModule returns a module of policies/library with edits, which are pairs of old and new text.
 func LibraryModule(t T, name string, edits ...string) string {
 	t.Helper()
-	source, err := os.ReadFile(filepath.Join(root, "policies", "library", name+".rego"))
+	source, err := os.ReadFile(filepath.Join(harness.Root, "policies", "library", name+".rego"))
 	if err != nil {
 		t.Fatal(err)
 	}

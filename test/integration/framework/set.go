@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,15 +18,6 @@ const (
 	setsVariable    = "HANSE_INTEGRATION_SETS"    // how many clusters each set has, such as 4,2,2
 	resultsVariable = "HANSE_INTEGRATION_RESULTS" // where to write logs and objects of tests that failed
 )
-
-// root is the folder of the repository: tests run in folders three levels below it.
-var root = func() string {
-	dir, err := filepath.Abs("../../..")
-	if err != nil {
-		panic(err) // there is no working directory
-	}
-	return dir
-}()
 
 // A set is a set of clusters that one package uses at a time.
 type set struct {
