@@ -383,7 +383,9 @@ func terminal(t *testing.T, ns string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tty.Close() }()
-	if _, err := io.WriteString(tty, "test -t 0 && echo terminal-$((6*7)); stty size; exit\n"); err != nil {
+	// kubectl sends the size of the screen in a message of its own, which may arrive after the shell has started. Until then stty fails.
+	const typed = "test -t 0 && echo terminal-$((6*7)); until stty size; do sleep 1; done; exit\n"
+	if _, err := io.WriteString(tty, typed); err != nil {
 		t.Fatal(err)
 	}
 	screen, _ := io.ReadAll(tty) // ends with EIO when the shell has ended

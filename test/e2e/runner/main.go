@@ -37,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	err := run(ctx, os.Args[1:])
-	if err != nil {
+	if err != nil && !errors.Is(err, flag.ErrHelp) { // the help was printed
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
