@@ -15,11 +15,9 @@ import (
 	"github.com/hanse-dev/hanse/test/e2e/framework"
 )
 
-// whenApart are the objects that each cluster had when lubeck and hamburg were no peers, last.
-var whenApart map[*framework.Cluster]framework.Inventory
-
-// beginUnpeered begins a story in which lubeck and hamburg become peers. It ends an earlier peering.
-func beginUnpeered(t *testing.T) context.Context {
+// beginUnpeered begins a story in which lubeck and hamburg become peers. It ends an earlier peering, and returns the objects that each
+// cluster has without one.
+func beginUnpeered(t *testing.T) (context.Context, map[*framework.Cluster]framework.Inventory) {
 	t.Helper()
 	ctx := framework.Begin(t)
 	switch here, there := lubeck.Knows(ctx, hamburg), hamburg.Knows(ctx, lubeck); {
@@ -36,11 +34,11 @@ func beginUnpeered(t *testing.T) context.Context {
 		hamburg.ForgetPeer(t, "lubeck")
 	}
 	awaitParted(t)
-	whenApart = map[*framework.Cluster]framework.Inventory{}
+	unpeered := map[*framework.Cluster]framework.Inventory{}
 	for _, c := range []*framework.Cluster{lubeck, hamburg} {
-		whenApart[c] = objectsAtRest(t, c)
+		unpeered[c] = objectsAtRest(t, c)
 	}
-	return ctx
+	return ctx, unpeered
 }
 
 // objectsAtRest are those that there are when Kubernetes has collected what earlier stories left, which it does in its own
@@ -87,7 +85,7 @@ func expectSameObjects(t *testing.T, before map[*framework.Cluster]framework.Inv
 }
 
 func TestInviteJoinMutual(t *testing.T) {
-	ctx := beginUnpeered(t)
+	ctx, _ := beginUnpeered(t)
 	if err := framework.Peer(ctx, lubeck, hamburg); err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +94,10 @@ func TestInviteJoinMutual(t *testing.T) {
 }
 
 func TestUnpeerLeavesNothing(t *testing.T) {
-	if whenApart == nil {
-		beginUnpeered(t)
+	ctx, unpeered := beginUnpeered(t)
+	if err := framework.Peer(ctx, lubeck, hamburg); err != nil {
+		t.Fatal(err)
 	}
-	ctx := framework.Begin(t)
 	ns := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyLocalAndRemote)
 	pinned := framework.NewDeployment(ns, "away", 2, framework.NewShellPodSpec(framework.RunForever))
 	pinned.Spec.Template.Spec.NodeSelector = map[string]string{v1alpha1.LabelType: v1alpha1.TypeVirtualNode}
@@ -117,7 +115,7 @@ func TestUnpeerLeavesNothing(t *testing.T) {
 	awaitParted(t)
 	lubeck.DeleteAndWait(t, pinned)
 	lubeck.DeleteAndWait(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}})
-	expectSameObjects(t, whenApart)
+	expectSameObjects(t, unpeered)
 }
 
 // disappears stops the cluster's API server until it returns, at the story's end at the latest.
