@@ -115,14 +115,21 @@ func (s *scheduler) startStory(ctx context.Context, b *bed, started story) {
 // as some stories.
 const manyStories = 6
 
-// startBeds starts clusters for stories that have none, and then second ones where many stories wait, as far as the budget allows.
+// startBeds starts clusters for stories that have none, and then second ones where many stories wait, as far as the budget allows. Stories
+// that run side by side take the whole machine, so no other clusters start until the last of them has begun.
 func (s *scheduler) startBeds(ctx context.Context) {
+	if slices.ContainsFunc(s.waiting, s.runsBesideOthers) {
+		return
+	}
 	for _, shape := range s.shapesWithoutBed() {
 		wanted := newBed(shape.String(), shape, s.storiesOf(shape))
 		if s.used() > 0 && s.used()+wanted.size() > s.opts.budget {
 			return // larger ones must not starve
 		}
 		s.startBed(ctx, wanted)
+		if slices.ContainsFunc(s.waiting, s.runsBesideOthers) {
+			return
+		}
 	}
 	if s.opts.keep {
 		return
@@ -135,6 +142,11 @@ func (s *scheduler) startBeds(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// runsBesideOthers reports whether the story needs no clusters alone, and has clusters that are ready or start.
+func (s *scheduler) runsBesideOthers(w story) bool {
+	return !w.needs.Alone && slices.ContainsFunc(s.beds, func(b *bed) bool { return !b.ending && b.fits(w) })
 }
 
 func newBed(name string, shape framework.Shape, stories []story) *bed {

@@ -73,3 +73,13 @@ func TestClustersEndWhenNoStoryNeedsThem(t *testing.T) {
 		t.Error("the only clusters end although the last story waits for them")
 	}
 }
+
+func TestNoClustersStartWhileStoriesWaitToRunSideBySide(t *testing.T) {
+	shared, market := storyNamed("TestShared"), storyNamed("TestMarket", alone, func(n *framework.Needs) { n.Clusters = 4 })
+	s := newScheduler(options{budget: 9}, []story{shared, market}, nil)
+	s.beds = []*bed{{name: "pair", shape: shared.needs.Shape(), ready: true}}
+	s.startBeds(t.Context())
+	if len(s.beds) != 1 {
+		t.Errorf("%d sets of clusters, want 1", len(s.beds))
+	}
+}

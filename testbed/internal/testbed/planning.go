@@ -86,7 +86,7 @@ func freePorts(others []*plan.Cluster) (plan.Ports, error) {
 		}
 	}
 	const count = lastPort - firstPort + 1
-	next := rand.IntN(count)
+	next := rand.IntN(count) //nolint:gosec // no secret: only where to begin
 	for _, port := range numbers(&ports) {
 		for tried := 0; *port == 0; tried++ {
 			if tried == count {
