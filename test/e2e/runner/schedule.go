@@ -118,22 +118,20 @@ const manyStories = 6
 // startBeds starts clusters for stories that have none, and then second ones where many stories wait, as far as the budget allows. Stories
 // that run side by side take the whole machine, so no other clusters start until the last of them has begun.
 func (s *scheduler) startBeds(ctx context.Context) {
-	if slices.ContainsFunc(s.waiting, s.runsBesideOthers) {
-		return
-	}
 	for _, shape := range s.shapesWithoutBed() {
 		wanted := newBed(shape.String(), shape, s.storiesOf(shape))
-		if s.used() > 0 && s.used()+wanted.size() > s.opts.budget {
+		if s.isTaken() || s.used() > 0 && s.used()+wanted.size() > s.opts.budget {
 			return // larger ones must not starve
 		}
 		s.startBed(ctx, wanted)
-		if slices.ContainsFunc(s.waiting, s.runsBesideOthers) {
-			return
-		}
 	}
-	if s.opts.keep {
-		return
+	if !s.opts.keep && !s.isTaken() {
+		s.startSecondBed(ctx)
 	}
+}
+
+// startSecondBed starts a second set of clusters for a shape where many stories wait that need the clusters alone.
+func (s *scheduler) startSecondBed(ctx context.Context) {
 	for _, b := range s.beds {
 		plain := slices.DeleteFunc(s.storiesOf(b.shape), func(w story) bool { return len(w.needs.With) > 0 || w.needs.Last || !w.needs.Alone })
 		second := newBed(b.shape.String()+"-2", b.shape, plain)
@@ -143,6 +141,9 @@ func (s *scheduler) startBeds(ctx context.Context) {
 		}
 	}
 }
+
+// isTaken reports whether stories wait that will run side by side on clusters that are ready or start.
+func (s *scheduler) isTaken() bool { return slices.ContainsFunc(s.waiting, s.runsBesideOthers) }
 
 // runsBesideOthers reports whether the story needs no clusters alone, and has clusters that are ready or start.
 func (s *scheduler) runsBesideOthers(w story) bool {

@@ -16,12 +16,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // TestAllDefinitionsAreEstablished: the API server serves every kind of the chart, and finds nothing to warn of in its schema.
 func TestAllDefinitionsAreEstablished(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join("..", "..", "charts", "hanse", "crds", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(harness.Root, "charts", "hanse", "crds", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("the chart has no definitions: %v", err)
 	}

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
@@ -199,7 +200,7 @@ func looseKind(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 // kind returns the definition of one of Hanse's kinds.
 func kind(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "charts", "hanse", "crds", "hanse.dev_"+plural+".yaml"))
+	data, err := os.ReadFile(filepath.Join(harness.Root, "charts", "hanse", "crds", "hanse.dev_"+plural+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
