@@ -39,7 +39,7 @@ func StartBed(ctx context.Context, shape Shape, extras []Extra, kubernetes strin
 	if err := recordState(ctx, shape); err != nil {
 		return fmt.Errorf("record the state before Hanse: %w", err)
 	}
-	if err := installHanse(ctx, shape); err != nil {
+	if err := InstallAll(ctx, shape.clusters()...); err != nil {
 		return fmt.Errorf("install Hanse: %w", err)
 	}
 	return peerAll(ctx, shape)
@@ -162,11 +162,6 @@ func recordState(ctx context.Context, shape Shape) error {
 		}
 	}
 	return nil
-}
-
-// installHanse installs Hanse in all clusters of the shape at once: most of the time is waiting.
-func installHanse(ctx context.Context, shape Shape) error {
-	return InstallAll(ctx, shape.clusters()...)
 }
 
 // peerAll peers the clusters of the shape, except wismar, which stories of the market peer.

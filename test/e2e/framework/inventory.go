@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // Objects that come and go in a cluster by themselves, and why.
@@ -164,7 +165,7 @@ func isNodeLease(object *unstructured.Unstructured) bool {
 
 // MemoryFile returns the file with what was recorded of the cluster before Hanse was installed.
 func (c *Cluster) MemoryFile(of string) string {
-	return filepath.Join(os.Getenv("HANSE_TESTBED_STATE")+"-memory", of+"-of-"+c.Name+".json")
+	return filepath.Join(harness.StateFolder()+"-memory", of+"-of-"+c.Name+".json")
 }
 
 // remember notes what the cluster is like before Hanse is installed, once.
