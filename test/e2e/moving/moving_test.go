@@ -219,7 +219,7 @@ func TestMoveUnderLoad(t *testing.T) {
 // were answered and how many were not.
 const requestLoop = `trap 'exit 0' TERM
 ok=0 lost=0
-ask() { timeout 15 wget -q -O /dev/null http://%s/; }
+ask() { timeout 30 wget -q -O /dev/null http://%s/; }
 until ask; do sleep 0.1; done
 while sleep 0.007; do
   if ask; then ok=$((ok+1)); else lost=$((lost+1)); echo "lost $(date +%%T)"; fi
@@ -250,13 +250,14 @@ func isAnswered(ctx context.Context, t *testing.T, c *framework.Cluster, ns stri
 	}
 }
 
-// draining serves on for a while when it is told to end: longer than a busy machine takes to end it in each cluster's Services.
+// draining returns the spec with a preStop hook: the pod serves on after its deletion, for longer than a machine with a load of 20 takes to
+// remove its endpoint in each cluster.
 func draining(spec corev1.PodSpec) corev1.PodSpec {
-	grace := int64(15)
+	grace := int64(30)
 	spec.TerminationGracePeriodSeconds = &grace
 	// A machine that is busy with other stories answers late, and that is no reason to count a pod out.
 	spec.Containers[0].ReadinessProbe.TimeoutSeconds, spec.Containers[0].ReadinessProbe.FailureThreshold = 5, 6
-	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 8}}}
+	spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 15}}}
 	return spec
 }
 
