@@ -51,6 +51,10 @@ type bedRequest struct {
 	Kubernetes string
 }
 
+// fewCollections has the servers of the clusters, which inherit it, collect garbage a quarter as often as by default. With nine clusters,
+// processor time is scarcer than memory.
+const fewCollections = "GOGC=400"
+
 func runBedCommand(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errors.New("start-bed is for this program itself: use -run")
@@ -80,7 +84,7 @@ func (b *bed) start(ctx context.Context, kubernetes string, log io.Writer) error
 		return err
 	}
 	command := exec.CommandContext(ctx, program, bedCommand, string(data))
-	command.Env = append(os.Environ(), "HANSE_TESTBED_STATE="+b.state)
+	command.Env = append(os.Environ(), "HANSE_TESTBED_STATE="+b.state, fewCollections)
 	command.Stdout, command.Stderr = log, log
 	inOwnGroup(command)
 	if err := command.Run(); err != nil {
