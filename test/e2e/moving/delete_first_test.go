@@ -56,7 +56,7 @@ func TestPodsKeepTheirNames(t *testing.T) {
 	lubeck.MustCreate(t, anchor)
 	lubeck.MustCreate(t, tied)
 	toolbox, near := lubeck.AwaitReadyPods(t, full, "toolbox", 1)[0], lubeck.AwaitReadyPods(t, ns, "toolbox", 1)[0]
-	stuck := framework.NewPodMove(&near, atHamburg, 5*time.Second) // the scheduler keeps it with its anchor
+	stuck := framework.NewPodMove(&near, atHamburg, 30*time.Second) // the scheduler keeps it with its anchor
 	stuck.Spec.Method = v1alpha1.MoveDeleteFirst
 	lubeck.MustCreate(t, stuck)
 

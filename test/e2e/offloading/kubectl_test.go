@@ -18,6 +18,7 @@ import (
 
 	"github.com/creack/pty"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -182,7 +183,9 @@ func answers(ctx context.Context, url string) error {
 func TestTop(t *testing.T) {
 	framework.Begin(t)
 	ns := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyRemote)
-	lubeck.MustCreate(t, framework.NewShellPod(ns, "measured", "while true; do :; done"))
+	busy := framework.NewShellPod(ns, "measured", "while true; do :; done")
+	busy.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")} // the machine is for all stories
+	lubeck.MustCreate(t, busy)
 	lubeck.AwaitReadyPods(t, ns, "measured", 1)
 	for _, args := range [][]string{{"top", "pod", "-n", ns, "measured", "--containers"}, {"top", "node", "hanse-hamburg"}} {
 		framework.Eventually(t, "kubectl "+strings.Join(args, " "), func(ctx context.Context) error {

@@ -27,6 +27,7 @@ import (
 func TestTraceAcrossClusters(t *testing.T) {
 	framework.Begin(t)
 	collectors := map[*framework.Cluster]*collector{lubeck: collectTraces(t, lubeck), hamburg: collectTraces(t, hamburg)}
+	awaitExporters(t, collectors)
 	home, remote := lubeck.RunPodAt(t, hamburg)
 	id := strings.ReplaceAll(string(home.UID), "-", "")
 	ours := collectors[lubeck].awaitTrace(t, id, "create ShadowPod", "offload pod", "write Pod status")
@@ -70,6 +71,21 @@ func collectTraces(t *testing.T, c *framework.Cluster) *collector {
 		served.Wait()
 	})
 	return collector
+}
+
+// awaitExporters offloads pods until each cluster has sent a span to its collector. No collector listened before the story, so that a
+// cluster may wait for up to two minutes until it connects again. It drops spans meanwhile.
+func awaitExporters(t *testing.T, collectors map[*framework.Cluster]*collector) {
+	t.Helper()
+	framework.Eventually(t, "both clusters send spans", func(context.Context) error {
+		lubeck.RunPodAt(t, hamburg)
+		for c, collector := range collectors {
+			if collector.isEmpty() {
+				return fmt.Errorf("%s has sent none", c.Name)
+			}
+		}
+		return nil
+	})
 }
 
 // A collector takes what an OpenTelemetry collector takes, and keeps it.
@@ -127,6 +143,12 @@ func attributeOf(attributes []*commonpb.KeyValue, key string) string {
 		}
 	}
 	return ""
+}
+
+func (c *collector) isEmpty() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.traces) == 0
 }
 
 // awaitTrace waits until the collector has these spans of the trace, and no others.
