@@ -47,6 +47,7 @@ const (
 	mostMemory = 2*heldBytes + 6*receivedBytes
 
 	heldBytes, receivedBytes = 16 << 20, 8 << 20
+	heldObjects              = 500
 )
 
 // An attacked is our cluster with two providers. One attacks.
@@ -76,7 +77,7 @@ func newAttacked(t *testing.T) *attacked {
 		t.Fatal(err)
 	}
 	budget := peers.DefaultBudget
-	budget.HeldBytes, budget.HeldObjects, budget.ReceivedBytes = heldBytes, 5000, receivedBytes
+	budget.HeldBytes, budget.HeldObjects, budget.ReceivedBytes = heldBytes, heldObjects, receivedBytes
 	a := &attacked{t: t, secrets: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	a.links = peers.NewLinks(peers.Config{Local: a.secrets, Scheme: scheme, Budget: budget, Timeout: 2 * time.Second})
 	ctx, stop := context.WithCancel(t.Context())
@@ -218,7 +219,7 @@ func mostInUse() (stop func() int) {
 			case <-done:
 				most <- seen
 				return
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(250 * time.Millisecond): // each look stops all others for a moment
 				seen = max(seen, inUse())
 			}
 		}

@@ -145,7 +145,8 @@ func tooSlow() []Attack {
 	return []Attack{
 		{Name: "writes that hang", Mild: true, Lie: SlowWrites(time.Minute)},
 		{Name: "answers that do not come", Lie: Answers(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })},
-		{Name: "answers that drip", Lie: Answers(drip)},
+		// A watch that drips is open like one without events: only who lists again gets no answer.
+		{Name: "answers that drip", Lie: Either(Expires(""), Answers(drip))},
 	}
 }
 
