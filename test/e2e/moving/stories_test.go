@@ -20,7 +20,7 @@ var stories = framework.Stories{
 	"TestExclusiveVolumeIsSteered":    {Clusters: 3, Workers: 2, Network: true},
 	"TestGatesEndWithoutTheirManager": {Alone: true},
 	"TestManyPodsMoveAtOnce":          {Alone: true},
-	"TestMoveUnderLoad":               {Clusters: 3, Workers: 2, Network: true},
+	"TestMoveUnderLoad":               {Clusters: 3, Workers: 2, Network: true, Alone: true},
 	"TestMovesSurviveTheirManager":    {Alone: true},
 	"TestPodMoves":                    {Core: true},
 	"TestPodsAreSteered":              {},

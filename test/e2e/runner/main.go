@@ -88,7 +88,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&opts.kubernetes, "kubernetes", "", "`version` of Kubernetes for stories on two clusters; the testbed must have been built for it")
 	flags.StringVar(&opts.results, "results", filepath.Join(framework.Root, "bin", "results"), "`folder` for results")
 	flags.IntVar(&opts.budget, "budget", 9, "how many clusters may run at the same time")
-	flags.IntVar(&opts.parallel, "parallel", 8, "how many stories may run at the same time")
+	flags.IntVar(&opts.parallel, "parallel", 5, "how many stories may run at the same time")
 	flags.BoolVar(&opts.list, "list", false, "print the selected stories and their clusters, and run none")
 	if err := flags.Parse(args); err != nil {
 		return opts, err
