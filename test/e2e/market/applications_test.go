@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -92,55 +90,4 @@ func awaitGates(t *testing.T, c *framework.Cluster, ns, name string) {
 		}
 		return nil
 	})
-}
-
-// The cheapest set of clusters is chosen, and a ceiling is kept.
-func TestComponentsOnBestClusters(t *testing.T) {
-	framework.Begin(t)
-	framework.SetCorePrices(t, "0.02", "0.01")
-	ns := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyRemote)
-	for name, test := range map[string]struct {
-		placement *v1alpha1.ApplicationPlacement
-		want      string
-	}{
-		"the cheapest": {nil, "bremen"},
-		"excluded":     {&v1alpha1.ApplicationPlacement{Exclude: []string{"bremen"}}, "hamburg"},
-	} {
-		app := framework.NewApplication(ns, test.placement, "50m", "web")
-		lubeck.MustCreate(t, app)
-		framework.Eventually(t, name+": it is at "+test.want, func(ctx context.Context) error {
-			err := lubeck.Get(ctx, client.ObjectKeyFromObject(app), app)
-			if err == nil && (app.Status.Phase != v1alpha1.ApplicationPlaced || !slices.Equal(framework.ComponentPeers(app), []string{test.want}) || app.Status.Price == nil) {
-				err = fmt.Errorf("it says %+v", app.Status)
-			}
-			return err
-		})
-		lubeck.DeleteAndWait(t, app)
-	}
-	ceiling := &v1alpha1.Price{Amount: resource.MustParse("0.0001"), Currency: "EUR"}
-	app := framework.NewApplication(ns, &v1alpha1.ApplicationPlacement{MaxPrice: ceiling}, "50m", "web")
-	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionNever}
-	lubeck.MustCreate(t, app)
-	lubeck.AwaitApplication(t, app, v1alpha1.ApplicationUnplaced)
-	if said := meta.FindStatusCondition(app.Status.Conditions, v1alpha1.ConditionPlaced); said == nil || said.Reason != v1alpha1.ReasonNoClusterFits {
-		t.Errorf("it says %+v", said)
-	}
-	lubeck.DeleteAndWait(t, app)
-}
-
-// This cluster is one of those that are chosen from, and costs nothing.
-func TestHomeIsARow(t *testing.T) {
-	framework.Begin(t)
-	framework.SetCorePrices(t, "0.02", "0.01")
-	local := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyLocalAndRemote)
-	home := framework.NewApplication(local, nil, "10m", "web")
-	lubeck.MustCreate(t, home)
-	lubeck.AwaitApplication(t, home, v1alpha1.ApplicationPlaced)
-	if got := framework.ComponentPeers(home); !slices.Equal(got, []string{""}) {
-		t.Errorf("it is at %q", got)
-	}
-	lubeck.MustCreate(t, framework.NewDeployment(local, "web", 1, framework.NewShellPodSpec(framework.RunForever)))
-	if pod := lubeck.AwaitReadyPods(t, local, "web", 1)[0]; framework.IsOnVirtualNode(&pod) {
-		t.Errorf("it runs on %s", pod.Spec.NodeName)
-	}
 }

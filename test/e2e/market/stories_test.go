@@ -23,18 +23,9 @@ var stories = framework.Stories{
 	"TestApplicationOverThreeClusters": {Clusters: 3, Workers: 2, Network: true, Alone: true, OnRequest: true, With: []framework.Extra{framework.Storage, framework.OrdersImage}},
 	"TestApplicationPlacedAsAWhole":    {Clusters: 4, Alone: true, Core: true},
 	"TestAuction":                      {Clusters: 4, Alone: true, Core: true},
-	"TestAuctionDeadline":              {Clusters: 4, Alone: true},
-	"TestComponentsOnBestClusters":     {Clusters: 4, Alone: true},
-	"TestHomeIsARow":                   {Clusters: 4, Alone: true},
-	"TestInterestZero":                 {Clusters: 4, Alone: true},
 	"TestLostComponentIsPlacedAgain":   {Clusters: 4, Alone: true},
-	"TestNackGoesToNext":               {Clusters: 4, Alone: true},
 	"TestNoDoubleSale":                 {Alone: true},
-	"TestOffersLeaveTableAlone":        {Clusters: 4, Alone: true},
 	"TestReleaseReachesCutOffProvider": {Clusters: 4, Alone: true},
-	"TestReplicasByWeight":             {Clusters: 4, Alone: true},
-	"TestTiesByInterest":               {Clusters: 4, Alone: true},
-	"TestUnplacedSaysWhyPerCluster":    {Clusters: 4, Alone: true},
 }
 
 func TestMain(m *testing.M) { os.Exit(framework.Main(m, stories)) }

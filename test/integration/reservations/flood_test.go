@@ -28,7 +28,7 @@ import (
 func TestRequestFlood(t *testing.T) {
 	ctx := t.Context()
 	const berth, total, asked, pods = corev1.ResourceName("example.com/piers"), 1_000_000, 5, 20 // piers enough for both
-	berths(t, hamburg, string(berth), total)
+	hamburg.SetExtendedResource(t, berth, total)
 	hostile, other := welcomeWithin(t, "visby-flood", fmt.Sprintf(`{"resources":{"pods":"%d"}}`, pods)), welcome(t, "visby-calm")
 	t.Cleanup(func() { disperse(t, hamburg, []*guest{hostile, other}) })
 	for _, g := range []*guest{hostile, other} {

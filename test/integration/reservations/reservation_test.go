@@ -23,25 +23,6 @@ import (
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
-// berths gives a node of the cluster so much of an extended resource that no other test uses.
-func berths(t *testing.T, c *framework.Cluster, name string, count int) {
-	t.Helper()
-	node := c.Name + "-simulated-1"
-	patch := func(ctx context.Context, value string) error {
-		key := strings.ReplaceAll(name, "/", "~1")
-		list := fmt.Sprintf(`[{"op":"add","path":"/status/capacity/%s","value":%q},{"op":"add","path":"/status/allocatable/%s","value":%q}]`, key, value, key, value)
-		return c.Status().Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.JSONPatchType, []byte(list)))
-	}
-	t.Cleanup(func() {
-		if err := patch(context.Background(), "0"); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := patch(t.Context(), fmt.Sprint(count)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // awaitOffered waits until the offer to the guest has so much of the resource.
 func (g *guest) awaitOffered(t *testing.T, name corev1.ResourceName, want int64) {
 	t.Helper()
@@ -131,7 +112,7 @@ func TestAckReserves(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	const berth = corev1.ResourceName("example.com/berths")
-	berths(t, hamburg, string(berth), 4)
+	hamburg.SetExtendedResource(t, berth, 4)
 	holder, other := welcome(t, "visby-holder"), welcome(t, "visby-other")
 	t.Cleanup(func() { disperse(t, hamburg, []*guest{holder, other}) })
 	holders, others := holder.Twin(t, "shop"), other.Twin(t, "shop")
@@ -210,7 +191,7 @@ func TestReservationExpiryKillsNothing(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	const berth = corev1.ResourceName("example.com/moorings")
-	berths(t, hamburg, string(berth), 2)
+	hamburg.SetExtendedResource(t, berth, 2)
 	holder := welcome(t, "visby-staying")
 	holders := holder.Twin(t, "shop")
 	holder.awaitOffered(t, berth, 2)

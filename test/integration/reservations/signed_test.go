@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/internal/trust"
 	"github.com/hanse-dev/hanse/test/harness"
 	"github.com/hanse-dev/hanse/test/integration/framework"
@@ -32,7 +31,7 @@ func TestForgedReplayedReordered(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	const berth = corev1.ResourceName("example.com/signed")
-	berths(t, hamburg, string(berth), 5)
+	hamburg.SetExtendedResource(t, berth, 5)
 	g := welcome(t, "visby-signing")
 	t.Cleanup(func() { disperse(t, hamburg, []*guest{g}) })
 	g.awaitOffered(t, berth, 5)
@@ -174,10 +173,10 @@ func (g *guest) replays(t *testing.T, of corev1.ResourceName) {
 func lubeckBelievesNoForgery(t *testing.T) {
 	ctx := t.Context()
 	ns := lubeck.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote})
-	app := applicationOf(ns, &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "10m", "web")
+	app := framework.Application(ns, &v1alpha1.ApplicationPlacement{Clusters: []string{"hamburg"}}, "10m", "web")
 	lubeck.MustCreate(t, app)
-	awaitApplication(t, lubeck, app, v1alpha1.ApplicationPlaced)
-	request, err := requestOf(ctx, hamburg, app, lubeck)
+	lubeck.AwaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	request, err := hamburg.RequestOf(ctx, app, lubeck)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,35 +202,4 @@ func lubeckBelievesNoForgery(t *testing.T) {
 		t.Errorf("%d are counted, and %d were before", now, counted)
 	}
 	lubeck.DeleteAndWait(t, app)
-}
-
-// applicationOf returns an Application with one pod of that size for each component.
-func applicationOf(ns string, placement *v1alpha1.ApplicationPlacement, cpu string, components ...string) *v1alpha1.Application {
-	app := &v1alpha1.Application{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "shop"}, Spec: v1alpha1.ApplicationSpec{Placement: placement}}
-	for _, name := range components {
-		app.Spec.Components = append(app.Spec.Components, v1alpha1.ApplicationComponent{
-			Name: name, PodLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(name)}, Replicas: 1,
-			Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("16Mi")},
-		})
-	}
-	return app
-}
-
-// awaitApplication waits until the application is in the phase.
-func awaitApplication(t *testing.T, c *framework.Cluster, app *v1alpha1.Application, phase v1alpha1.ApplicationPhase) *v1alpha1.Application {
-	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("Application %s is %s", app.Name, phase), func(ctx context.Context) error {
-		err := c.Get(ctx, client.ObjectKeyFromObject(app), app)
-		if err == nil && (app.Status.Phase != phase || app.Status.ObservedGeneration != app.Generation) {
-			err = fmt.Errorf("it is %s: %+v", app.Status.Phase, app.Status)
-		}
-		return err
-	})
-	return app
-}
-
-// requestOf returns the consumer's Request for the Application at the provider.
-func requestOf(ctx context.Context, c *framework.Cluster, app *v1alpha1.Application, consumer *framework.Cluster) (*v1alpha1.Request, error) {
-	request := &v1alpha1.Request{}
-	return request, c.Get(ctx, client.ObjectKey{Namespace: v1alpha1.TenantNamespace(consumer.Name), Name: offload.RequestName(app)}, request)
 }
