@@ -18,8 +18,6 @@ var (
 
 // stories says what each story of this package needs.
 var stories = framework.Stories{
-	"TestAccountsAgree":                {Clusters: 4, Alone: true},
-	"TestAccountsDisagree":             {Clusters: 4, Alone: true},
 	"TestApplicationOverThreeClusters": {Clusters: 3, Workers: 2, Network: true, Alone: true, OnRequest: true, With: []framework.Extra{framework.Storage, framework.OrdersImage}},
 	"TestApplicationPlacedAsAWhole":    {Clusters: 4, Alone: true, Core: true},
 	"TestAuction":                      {Clusters: 4, Alone: true, Core: true},
