@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/test/harness"
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
@@ -127,7 +126,7 @@ func TestUnpeerOfADeadPeer(t *testing.T) {
 	before := apart(t)
 	peer(t)
 	ctx := t.Context()
-	stopAPIServer(t, hamburg)
+	hamburg.StopAPIServer(t)
 
 	// Unpeering by agreement cannot work, and the message says what to do.
 	_, err := lubeck.Hanse(ctx, "unpeer", "hamburg", "--timeout", "5s")
@@ -144,7 +143,7 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 	peer(t)
 	_, orphan := lubeck.RunsAt(t, hamburg)
 	managers := hamburg.ServerPIDs()
-	stopAPIServer(t, hamburg)
+	hamburg.StopAPIServer(t)
 	lubeck.MustHanse(t, "unpeer", "hamburg", "--force")
 	// All that is left is one namespace with the tombstone.
 	left := &corev1.Namespace{}
@@ -155,7 +154,7 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 		t.Errorf("what is left has labels %v and annotations %v", left.Labels, left.Annotations)
 	}
 
-	startAPIServer(t, hamburg)
+	hamburg.StartAPIServer(t)
 	framework.Eventually(t, "hamburg unpeers as well", func(ctx context.Context) error {
 		return errors.Join(hamburg.Gone(ctx, &v1alpha1.Peer{ObjectMeta: framework.Named("", "lubeck")}), hamburg.Gone(ctx, orphan))
 	})
@@ -168,23 +167,6 @@ func TestPeerReturnsAfterForce(t *testing.T) {
 	lubeck.DeleteAndWait(t, left)
 	deleteTestNamespaces(t, lubeck)
 	expectSameObjects(t, before)
-}
-
-// stopAPIServer stops the API server of a cluster, until the end of the test at the latest.
-func stopAPIServer(t *testing.T, c *framework.Cluster) {
-	t.Helper()
-	if _, err := harness.Testbed(t.Context(), "stop", c.Name, "apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { startAPIServer(t, c) })
-}
-
-func startAPIServer(t *testing.T, c *framework.Cluster) {
-	t.Helper()
-	if _, err := harness.Testbed(context.WithoutCancel(t.Context()), "start", c.Name, "apiserver"); err != nil {
-		t.Fatal(err)
-	}
-	framework.EventuallyAfter(t, c.Name+" answers", func(ctx context.Context) error { return c.List(ctx, &v1alpha1.PeerList{}) })
 }
 
 // deleteTestNamespaces deletes the namespaces of this test before its end, to count what is left.
