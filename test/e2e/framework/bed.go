@@ -232,14 +232,14 @@ func settings(ctx context.Context, c *Cluster) ([]string, error) {
 	return values, nil
 }
 
-// marketSettings let stories of the market wait for seconds instead of minutes. hamburg and bremen are brokers. bremen and wismar
+// marketSettings let stories of the market wait for seconds instead of minutes. hamburg is a broker. bremen and wismar
 // discover each other, and are peers in a few stories only.
 func marketSettings(c *Cluster) []string {
 	values := []string{
 		"advertising.helloInterval=3s", "advertising.helloTimeout=10s", "advertising.fullInterval=12s", "bandwidthInterval=1m",
 		"accountingPeriod=3s",
 	}
-	if c == Hamburg || c == Bremen {
+	if c == Hamburg {
 		values = append(values, "broker.enabled=true")
 	}
 	if c == Bremen || c == Wismar {

@@ -4,10 +4,8 @@ package framework
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"strconv"
 	"testing"
 
@@ -39,20 +37,4 @@ func (c *Cluster) ManagerMetrics(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%d managers: %w", len(pods.Items), err)
 	}
 	return c.Kubectl(ctx, "get", "--raw", fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:8080/proxy/metrics", v1alpha1.SystemNamespace, pods.Items[0].Name))
-}
-
-// RefusedStatements is how many statements the manager has refused for the reason, of those from the peer or through it.
-func (c *Cluster) RefusedStatements(ctx context.Context, t *testing.T, peer, reason string) (count int) {
-	t.Helper()
-	out, err := c.ManagerMetrics(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	metric := regexp.MustCompile(fmt.Sprintf(`(?m)^hanse_statements_refused_total\{peer=%q,reason=%q\} (\d+)`, peer, reason))
-	if found := metric.FindStringSubmatch(out); found != nil {
-		if err := json.Unmarshal([]byte(found[1]), &count); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return count
 }

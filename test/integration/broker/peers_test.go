@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/hanse-dev/hanse/api/v1alpha1"
+	"github.com/hanse-dev/hanse/internal/offload"
+	"github.com/hanse-dev/hanse/test/integration/framework"
+)
+
+// patchBroker changes the Peer for hamburg.
+func patchBroker(t *testing.T, c *framework.Cluster, patch string) {
+	t.Helper()
+	c.MustPatch(t, &v1alpha1.Peer{ObjectMeta: framework.Named("", "hamburg")}, patch)
+}
+
+// runPod runs a pod of the cluster at this provider and at no other.
+func runPod(t *testing.T, c, provider *framework.Cluster) *corev1.Pod {
+	t.Helper()
+	ns := c.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{
+		Strategy:        v1alpha1.StrategyRemote,
+		ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(provider.Name)}},
+	})
+	c.MustCreate(t, framework.Pod(ns, "guest"))
+	home := &c.AwaitReadyPods(t, ns, "guest", 1)[0]
+	framework.ExpectSamePod(t, home, provider.MustRemotePod(t, home))
+	return home
+}
+
+// TestHandOverOutlivesBroker: a member becomes a provider of another one through the broker, if it accepts that. Otherwise the condition
+// of the Peer gives the reason. The two stay peers when the broker is gone: pods stay, and new ones start.
+func TestHandOverOutlivesBroker(t *testing.T) {
+	begin(t)
+	lubeck.MustCreate(t, &v1alpha1.Peer{ObjectMeta: framework.Named("", "wismar"), Spec: v1alpha1.PeerSpec{
+		ClusterID: "wismar", Roles: []v1alpha1.PeerRole{v1alpha1.RoleProvider}, Introducer: "hamburg",
+	}})
+	framework.Eventually(t, "the Peer says that wismar does not accept lubeck", func(ctx context.Context) error {
+		return lubeck.PeerLacks(ctx, "wismar", v1alpha1.ConditionIntroduced, v1alpha1.ReasonNotAccepted)
+	})
+	lubeck.MustHanse(t, "unpeer", "wismar")
+	patchBroker(t, wismar, `{"spec":{"acceptMembers":["lub*"]}}`)
+	lubeck.MustHanse(t, "join", "--member", "wismar")
+	if err := lubeck.PeerHas(t.Context(), "wismar", v1alpha1.ConditionReady); err != nil {
+		t.Error(err)
+	}
+	home := runPod(t, lubeck, wismar)
+
+	hamburg.PauseServer(t, "manager")
+	hamburg.PauseServer(t, "kubelet")
+	wismar.MustHanse(t, "unpeer", "hamburg", "--force", "--forget")
+	hamburg.StopAPIServer(t)
+	runPod(t, lubeck, wismar)
+	pod, err := lubeck.Pod(t.Context(), home.Namespace, home.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pod.UID != home.UID || !framework.IsPodReady(pod) {
+		t.Errorf("the pod from before is now %s", framework.Summary([]corev1.Pod{*pod}))
+	}
+	framework.ExpectSamePod(t, pod, wismar.MustRemotePod(t, pod))
+}
+
+// TestBrokerOutboundOnly: a member whose API server no other cluster reaches is known through a broker, and uses another member as its
+// provider. It opens all connections, and no other cluster has credentials for it.
+func TestBrokerOutboundOnly(t *testing.T) {
+	toWismar.block(t)
+	before := toWismar.connections()
+	begin(t)
+	expectNoPeer(t, lubeck, "wismar")
+	expectNoPeer(t, wismar, "lubeck")
+	link := &corev1.Secret{ObjectMeta: framework.Named(v1alpha1.TenantNamespace("wismar"), v1alpha1.LinkSecret)}
+	if err := hamburg.Gone(t.Context(), link); err != nil {
+		t.Errorf("hamburg has credentials for wismar: %v", err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: framework.Named(v1alpha1.TenantNamespace("hamburg"), v1alpha1.PeerServiceAccount)}
+	if err := wismar.Gone(t.Context(), account); err != nil {
+		t.Errorf("wismar has an account for hamburg: %v", err)
+	}
+	patchBroker(t, lubeck, `{"spec":{"acceptMembers":["wismar"]}}`)
+	wismar.MustHanse(t, "join", "--member", "lubeck")
+	runPod(t, wismar, lubeck)
+	if opened := toWismar.connections() - before; opened > 0 {
+		t.Errorf("other clusters have opened %d connections to wismar", opened)
+	}
+}
+
+// TestBrokerRelaysRequest: a member that has won an auction gets a Request through the broker before it is a peer. If it refuses the
+// Request, it does not become a peer, and another offer wins. If it acknowledges the Request, it reserves the resources at once. It
+// reserves them only once when the two are peers.
+func TestBrokerRelaysRequest(t *testing.T) {
+	begin(t)
+	setPrices(t, hamburg, "0.02")
+	setPrices(t, bremen, "0.02")
+	wismar.SetConfigMap(t, "hanse-prices", nil, map[string]string{"currency": "EUR", "cpu": "0.01"})
+	patchBroker(t, wismar, `{"spec":{"acceptMembers":["lubeck"]}}`)
+	patchBroker(t, lubeck, `{"spec":{"askMembers":["wis*"]}}`)
+	ns := lubeck.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote})
+	expectRequestDenied(t, ns)
+
+	toWismar.block(t) // lubeck reaches wismar only through hamburg
+	app := placeByAuction(t, ns)
+	relayed := &v1alpha1.Request{}
+	framework.Eventually(t, "wismar has reserved the resources for the relayed Request, and lubeck has a Peer for wismar", func(ctx context.Context) error {
+		key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("hamburg"), Name: v1alpha1.RelayedName("lubeck", offload.RequestName(app))}
+		if err := wismar.Get(ctx, key, relayed); err != nil {
+			return err
+		}
+		if relayed.Status.Reserved.Cpu().String() != "100m" || relayed.Labels[v1alpha1.LabelFrom] != "lubeck" {
+			return fmt.Errorf("its labels are %v, its status is %+v", relayed.Labels, relayed.Status)
+		}
+		_, err := lubeck.Peer(ctx, "wismar")
+		return err
+	})
+	if _, err := requestOf(t.Context(), app); !apierrors.IsNotFound(err) {
+		t.Errorf("lubeck has a Request at wismar before the two are peers: %v", err)
+	}
+	toWismar.unblock()
+	awaitPlaced(t, app)
+	if peers := componentPeers(app); !slices.Equal(peers, []string{"wismar", "wismar"}) {
+		t.Errorf("its components are at %v", peers)
+	}
+	if request, err := requestOf(t.Context(), app); err != nil || request.Status.Reserved.Cpu().String() != "100m" {
+		t.Errorf("the Request of lubeck as a peer is %+v (%v)", request.Status, err)
+	}
+	framework.Eventually(t, "wismar deletes the relayed Request", func(ctx context.Context) error { return wismar.Gone(ctx, relayed) })
+	lubeck.DeleteAndWait(t, app)
+}
+
+// expectRequestDenied places an Application while a policy of wismar denies Requests of lubeck. wismar does not become a peer.
+func expectRequestDenied(t *testing.T, ns string) {
+	t.Helper()
+	closed := wismar.SetPolicy(t, "request", "package hanse.request\n\ndeny contains \"closed on Thursdays\" if input.member == \"lubeck\"\n")
+	app := placeByAuction(t, ns)
+	awaitPlaced(t, app)
+	refused := slices.ContainsFunc(app.Status.Refusals, func(r v1alpha1.ApplicationRefusal) bool {
+		return r.Peer == "wismar" && strings.Contains(r.Message, "closed on Thursdays")
+	})
+	if peers := componentPeers(app); slices.Contains(peers, "wismar") || !refused || len(app.Status.Refusals) != 1 {
+		t.Errorf("its components are at %v, refusals are %+v", peers, app.Status.Refusals)
+	}
+	expectNoPeer(t, lubeck, "wismar")
+	lubeck.DeleteAndWait(t, app)
+	if err := wismar.Delete(t.Context(), closed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setPrices sets the price of a core for an hour, in euros, and waits until lubeck has the offer with that price.
+func setPrices(t *testing.T, provider *framework.Cluster, core string) {
+	t.Helper()
+	provider.SetPrices(t, lubeck, core)
+	want := resource.MustParse(core)
+	framework.Eventually(t, "lubeck has the prices of "+provider.Name, func(ctx context.Context) error {
+		offer, offerErr := provider.OfferTo(ctx, lubeck)
+		copied, err := lubeck.CopyOf(ctx, provider)
+		if err := errors.Join(offerErr, err); err != nil {
+			return err
+		}
+		for _, prices := range []*v1alpha1.Prices{offer.Spec.Prices, copied.Spec.Prices} {
+			if prices == nil || want.Cmp(prices.PerHour[corev1.ResourceCPU]) != 0 {
+				return fmt.Errorf("prices of the offer are %+v, of the copy %+v", offer.Spec.Prices, copied.Spec.Prices)
+			}
+		}
+		return nil
+	})
+}
+
+// placeByAuction creates an Application of two components, whose clusters an auction selects.
+func placeByAuction(t *testing.T, ns string) *v1alpha1.Application {
+	t.Helper()
+	app := &v1alpha1.Application{ObjectMeta: framework.Named(ns, "shop"), Spec: v1alpha1.ApplicationSpec{
+		Placement: &v1alpha1.ApplicationPlacement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "EUR"}},
+		Auction:   &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionAlways, Deadline: &metav1.Duration{Duration: 10 * time.Second}},
+	}}
+	for _, name := range []string{"front", "back"} {
+		app.Spec.Components = append(app.Spec.Components, v1alpha1.ApplicationComponent{
+			Name: name, PodLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(name)}, Replicas: 1,
+			Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
+		})
+	}
+	lubeck.MustCreate(t, app)
+	return app
+}
+
+// awaitPlaced waits until the Application is placed, and reads it.
+func awaitPlaced(t *testing.T, app *v1alpha1.Application) {
+	t.Helper()
+	framework.Eventually(t, fmt.Sprintf("Application %s is placed", app.Name), func(ctx context.Context) error {
+		err := lubeck.Get(ctx, client.ObjectKeyFromObject(app), app)
+		if err == nil && (app.Status.Phase != v1alpha1.ApplicationPlaced || app.Status.ObservedGeneration != app.Generation) {
+			err = fmt.Errorf("its status is %+v", app.Status)
+		}
+		return err
+	})
+}
+
+// componentPeers returns the peers of the components, in their order.
+func componentPeers(app *v1alpha1.Application) (peers []string) {
+	for _, component := range app.Status.Components {
+		peers = append(peers, component.Peer)
+	}
+	return peers
+}
+
+// requestOf returns the Request for the Application that lubeck has at wismar as its peer.
+func requestOf(ctx context.Context, app *v1alpha1.Application) (*v1alpha1.Request, error) {
+	request := &v1alpha1.Request{}
+	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: offload.RequestName(app)}
+	return request, wismar.Get(ctx, key, request)
+}
