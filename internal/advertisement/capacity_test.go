@@ -257,6 +257,7 @@ func TestLocksAreTheSumOfTheGuarantees(t *testing.T) {
 			w.pod(fmt.Sprint("pod-", i), peer, fmt.Sprintf("%dm", random.IntN(4000)))
 		}
 		delete(guaranteed, "peer-2")
+		w.pod("own", "", fmt.Sprintf("%dm", random.IntN(4000))) // nobody's guarantee is for pods of the cluster's own users
 		capacity := w.publisher.capacity.look().Capacity
 		locks := locksOf(capacity, guaranteed, nil)
 		for i := range 4 {

@@ -207,6 +207,10 @@ func locksOf(capacity exchange.Capacity, guaranteed, reserved map[string]corev1.
 	return l
 }
 
+// allOthers is the name under which against sums up consumers. No Peer can have that name, and nothing holds capacity under it: the pods of
+// this cluster's own users count under the empty name.
+const allOthers = "*"
+
 // against returns what is kept free for others than the peer, as of one that holds nothing.
 func (l locks) against(peer string) map[string]corev1.ResourceList {
 	if len(l.total) == 0 {
@@ -218,7 +222,7 @@ func (l locks) against(peer string) map[string]corev1.ResourceList {
 		left.Sub(quantity)
 		rest[name] = left
 	}
-	return map[string]corev1.ResourceList{"": rest}
+	return map[string]corev1.ResourceList{allOthers: rest}
 }
 
 // PricesConfigMap is the ConfigMap in Hanse's own namespace that says what resources cost, see exchange.ParsePrices.
