@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,9 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -50,30 +45,6 @@ func (c *Cluster) ScaleHanse(ctx context.Context, t *testing.T, component, repli
 	if _, err := c.Kubectl(ctx, "scale", "-n", v1alpha1.SystemNamespace, "deployment/hanse-"+component, "--replicas", replicas); err != nil {
 		t.Error(err)
 	}
-}
-
-// OfferTable is what kubectl hanse table prints for people: for each peer what is in each column.
-func (c *Cluster) OfferTable(ctx context.Context) (map[string]map[string]string, error) {
-	out, err := c.Hanse(ctx, "table", "-o", "wide")
-	if err != nil {
-		return nil, err
-	}
-	apart := regexp.MustCompile(` {2,}`)
-	header, body, _ := strings.Cut(out, "\n")
-	columns := apart.Split(header, -1)
-	table := map[string]map[string]string{}
-	for line := range strings.Lines(body) {
-		cells := apart.Split(strings.TrimSpace(line), -1)
-		if strings.HasPrefix(line, " ") || len(cells) != len(columns) {
-			continue // what there is to say about the rows
-		}
-		row := map[string]string{}
-		for i, column := range columns {
-			row[column] = cells[i]
-		}
-		table[cells[0]] = row
-	}
-	return table, nil
 }
 
 // OfferFor is what the cluster advertises to the consumer, with the consumer's answer.
@@ -242,51 +213,12 @@ func (c *Cluster) AwaitPreference(t *testing.T, pod *corev1.Pod, node string) {
 		if err := c.Create(ctx, probe, client.DryRunAll); err != nil {
 			return err
 		}
-		best, err := c.preferredNodes(ctx, probe)
+		best, err := c.PreferredNodes(ctx, probe)
 		if err == nil && !slices.Equal(best, []string{node}) {
 			err = fmt.Errorf("it prefers %v by affinity %+v", best, probe.Spec.Affinity)
 		}
 		return err
 	})
-}
-
-// preferredNodes are the nodes on which the affinity and the tolerations of the pod let it run and that it prefers to all
-// others. What admission knows of the largest pod may be older than a node's offer, and then the pod does not tolerate the node.
-func (c *Cluster) preferredNodes(ctx context.Context, pod *corev1.Pod) ([]string, error) {
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
-		return nil, errors.New("the pod has no affinity to nodes")
-	}
-	preferred, err := nodeaffinity.NewPreferredSchedulingTerms(pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
-	if err != nil {
-		return nil, err
-	}
-	required := nodeaffinity.GetRequiredNodeAffinity(pod)
-	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes); err != nil {
-		return nil, err
-	}
-	var best []string
-	most := int64(math.MinInt64)
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if suits, err := required.Match(node); err != nil || !suits || !toleratesNode(pod, node) {
-			continue
-		}
-		switch score := preferred.Score(node); {
-		case score > most:
-			best, most = []string{node.Name}, score
-		case score == most:
-			best = append(best, node.Name)
-		}
-	}
-	return best, nil
-}
-
-// toleratesNode reports whether no taint of the node keeps the pod off it. Those that only make it less preferred do not.
-func toleratesNode(pod *corev1.Pod, node *corev1.Node) bool {
-	keepsOff := func(taint *corev1.Taint) bool { return taint.Effect != corev1.TaintEffectPreferNoSchedule }
-	_, untolerated := schedulinghelpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, keepsOff, false)
-	return !untolerated
 }
 
 // AwaitBound waits for a while until the scheduler has found a node for the pod.

@@ -13,24 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/hanse-dev/hanse/api/v1alpha1"
 )
-
-// RealNodes returns the nodes of the cluster that are not virtual.
-func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
-	list := &corev1.NodeList{}
-	if err := c.List(ctx, list); err != nil {
-		return nil, err
-	}
-	var real []corev1.Node
-	for _, node := range list.Items {
-		if node.Labels[v1alpha1.LabelType] != v1alpha1.TypeVirtualNode {
-			real = append(real, node)
-		}
-	}
-	return real, nil
-}
 
 // AwaitEvent waits until an event of that reason is about the object.
 func (c *Cluster) AwaitEvent(t *testing.T, about client.Object, reason string) {
