@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,53 +73,6 @@ func (g *Guest) Sign(request *v1alpha1.Request) *v1alpha1.Request {
 		panic(err) // a story asks for more than fits
 	}
 	return request
-}
-
-// AwaitRequestPhase waits until the Request has that phase, for that reason, for what its spec says now.
-func (g *Guest) AwaitRequestPhase(t *testing.T, name string, phase v1alpha1.RequestPhase, reason string) *v1alpha1.Request {
-	t.Helper()
-	request := &v1alpha1.Request{}
-	Eventually(t, fmt.Sprintf("Request %s of %s is %s (%s)", name, g.ID, phase, reason), func(ctx context.Context) error {
-		if err := g.Get(ctx, types.NamespacedName{Namespace: g.Invitation.Namespace, Name: name}, request); err != nil {
-			return err
-		}
-		found := meta.FindStatusCondition(request.Status.Conditions, v1alpha1.ConditionAcknowledged)
-		if request.Status.ObservedGeneration != request.Generation || request.Status.Phase != phase || found == nil || found.Reason != reason {
-			return fmt.Errorf("%+v", request.Status)
-		}
-		return nil
-	})
-	return request
-}
-
-// ResourceUnits returns a line of YAML that requests so many units of the resource.
-func ResourceUnits(of corev1.ResourceName, count int) string { return fmt.Sprintf("%s: %d", of, count) }
-
-// NewReservedShadowPod is a ShadowPod whose pod asks for those units, for a Request or for none.
-func NewReservedShadowPod(t *testing.T, twin, name, units, request string) *v1alpha1.ShadowPod {
-	t.Helper()
-	made := NewShadowPod(t, twin, name, strings.ReplaceAll(BusyPodTemplate, "resources: {requests: {cpu: 1m, memory: 8Mi}}",
-		fmt.Sprintf("resources: {requests: {cpu: 1m, memory: 8Mi, %s}, limits: {%s}}", units, units)))
-	made.Spec.Request = request
-	return made
-}
-
-// AwaitPodRefused waits until the provider has said that there is no room for the pod, which does not exist.
-func (g *Guest) AwaitPodRefused(t *testing.T, twin, name string) {
-	t.Helper()
-	Eventually(t, fmt.Sprintf("pod %s of %s finds no room", name, g.ID), func(ctx context.Context) error {
-		record := &v1alpha1.ShadowPod{}
-		if err := g.Get(ctx, types.NamespacedName{Namespace: twin, Name: name}, record); err != nil {
-			return err
-		}
-		if found := meta.FindStatusCondition(record.Status.Conditions, v1alpha1.ConditionScheduled); found == nil || found.Reason != v1alpha1.ReasonNoRoom {
-			return fmt.Errorf("%s: %+v", record.Status.Phase, record.Status.Conditions)
-		}
-		return nil
-	})
-	if err := g.Provider.Get(t.Context(), types.NamespacedName{Namespace: twin, Name: name}, &corev1.Pod{}); !apierrors.IsNotFound(err) {
-		t.Errorf("it has a pod: %v", err)
-	}
 }
 
 // MustCreate creates the objects as the guest, and fails the story if that fails.

@@ -39,6 +39,10 @@ func TestTwoHopsRoute(t *testing.T) {
 		t.Fatalf("the pod is on %s of bremen", last.Spec.NodeName)
 	}
 
+	framework.Eventually(t, "its log can be read at home", func(ctx context.Context) error {
+		out, err := lubeck.Kubectl(ctx, "logs", "-n", ns, "far", "-c", "main")
+		return framework.CheckOutput(out, "started", err)
+	})
 	token, err := far.Run(ctx, "cat "+tokenPath)
 	if err != nil {
 		t.Fatal(err)

@@ -7,22 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/url"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/test/e2e/framework"
-	"github.com/hanse-dev/hanse/test/harness"
 )
 
 // only checks that a strict placement has chosen the peer.
@@ -32,31 +26,6 @@ func only(peer string) func(*v1alpha1.PlacementStatus) error {
 			return fmt.Errorf("%s is not the only one", peer)
 		}
 		return nil
-	}
-}
-
-func TestHomeFirst(t *testing.T) {
-	ctx := framework.Begin(t)
-	ns := lubeck.CreateOffloadedNamespace(t, v1alpha1.StrategyLocalAndRemote)
-	// Half of what is free at home: two fit there, with what is not asked for.
-	node, err := lubeck.GetNode(ctx, "lubeck-worker-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	share := fmt.Sprintf("%dm", node.Status.Allocatable.Cpu().MilliValue()*2/5)
-	large := framework.NewShellPodSpec(framework.RunForever)
-	large.Containers[0].Resources = framework.ResourceRequests(share, "16Mi")
-	lubeck.MustCreate(t, framework.NewDeployment(ns, "home", 2, large))
-	for _, pod := range lubeck.AwaitReadyPods(t, ns, "home", 2) {
-		if framework.IsOnVirtualNode(&pod) {
-			t.Errorf("%s left though there is room at home: it is on %s", pod.Name, pod.Spec.NodeName)
-		}
-	}
-	lubeck.MustCreate(t, framework.NewDeployment(ns, "away", 2, large))
-	for _, pod := range lubeck.AwaitReadyPods(t, ns, "away", 2) {
-		if !framework.IsOnVirtualNode(&pod) {
-			t.Errorf("%s is at home, which is full", pod.Name)
-		}
 	}
 }
 
@@ -147,112 +116,6 @@ func between(t *testing.T, c *framework.Cluster, nearer, farther *framework.Clus
 		return nil
 	})
 	return middle
-}
-
-// The scheduler itself prefers the provider that has a large image already: what is needed is that it is told.
-func TestImageLocality(t *testing.T) {
-	ctx := framework.Begin(t)
-	const image = "hanse.dev/test/large:v1"
-	loadLarge(t, image, bremen)
-	lubeck.AwaitVirtualNode(t, bremen, "has the large image", func(node *corev1.Node) bool { return hasImage(node, image) })
-	ns := lubeck.CreatePlacedNamespace(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, framework.AnyDecision)
-	for i := range 3 {
-		pod := framework.NewShellPod(ns, fmt.Sprintf("large-%d", i), framework.RunForever)
-		pod.Spec.Containers[0].Image = image
-		pod.Spec.Containers[0].Command = nil
-		pod.Spec.Containers[0].Args = nil
-		lubeck.MustCreate(t, pod)
-		bound, err := lubeck.AwaitBound(ctx, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bound.Spec.NodeName != "hanse-bremen" {
-			t.Errorf("pod %s is on %s, which does not have its image", pod.Name, bound.Spec.NodeName)
-		}
-	}
-}
-
-func hasImage(node *corev1.Node, name string) bool {
-	for _, image := range node.Status.Images {
-		for _, known := range image.Names {
-			if known == name {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// loadLarge puts an image of 320 MB onto the cluster's workers. Its content does not compress.
-func loadLarge(t *testing.T, name string, where *framework.Cluster) {
-	t.Helper()
-	padding := filepath.Join(t.TempDir(), "padding")
-	if err := writeNoise(padding, 320<<20); err != nil {
-		t.Fatal(err)
-	}
-	archive := filepath.Join(t.TempDir(), "large.tar")
-	echo := filepath.Join(framework.Root, "bin", "images", "echo")
-	_, err := harness.Run(t.Context(), "scratch-image", "-o", archive, "-tag", name, "-file", echo+"=/echo", "-file", padding+"=/padding",
-		"-entrypoint", "/echo", "-user", "65532")
-	if err != nil {
-		t.Fatal(err)
-	}
-	framework.MustTestbed(t, "load", archive, where.Name)
-	_ = os.Remove(archive)
-}
-
-// A pod says by annotation what its namespace does not.
-func TestPodOverridesPlacement(t *testing.T) {
-	framework.Begin(t)
-	hamburg.SetPrices(t, "0.02")
-	bremen.SetPrices(t, "0.01")
-	ns := lubeck.CreatePlacedNamespace(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, ranks("bremen", "hamburg"))
-	lubeck.ExpectPodOn(t, ns, "hanse-bremen")
-	lubeck.ExpectPodOnAs(t, ns, "hanse-hamburg", nil, map[string]string{v1alpha1.AnnotationExclude: "bremen"})
-}
-
-// Pods of a class go elsewhere than the rest of their namespace.
-func TestClassOfPodsIsPlaced(t *testing.T) {
-	framework.Begin(t)
-	hamburg.SetPrices(t, "0.02")
-	bremen.SetPrices(t, "0.01")
-	gold := map[string]string{"tier": "gold"}
-	ns := lubeck.CreatePlacedNamespace(t, v1alpha1.StrategyRemote, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}, only("bremen"),
-		v1alpha1.PlacementClass{
-			Name: "gold", PodLabels: map[string]v1alpha1.LabelValue{"tier": "gold"},
-			Placement: v1alpha1.Placement{Exclude: []string{"bremen"}},
-		})
-	lubeck.ExpectPodOn(t, ns, "hanse-bremen")
-	lubeck.ExpectPodOnAs(t, ns, "hanse-hamburg", gold, nil)
-	lubeck.ExpectPodOn(t, ns, "hanse-bremen")
-
-	// A policy may tell the class from its namespace, too.
-	lubeck.ApplyPolicy(t, "placement", `package hanse.placement
-exclude["bremen"] := "only for gold" if not input.class
-exclude["hamburg"] := "not for gold" if input.class == "gold"`)
-	lubeck.AwaitPlacement(t, ns, only("hamburg"))
-	lubeck.ExpectPodOn(t, ns, "hanse-hamburg")
-	framework.Eventually(t, "both clusters are excluded for gold", func(ctx context.Context) error {
-		offloading := &v1alpha1.NamespaceOffloading{}
-		if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
-			return err
-		}
-		classes := offloading.Status.Placement.Classes
-		if len(classes) != 1 || !classes[0].Strict || len(classes[0].Only) > 0 {
-			return fmt.Errorf("it was decided: %+v", classes)
-		}
-		return nil
-	})
-}
-
-// writeNoise writes a file of that many bytes that no compression makes smaller.
-func writeNoise(path string, size int64) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	_, err = io.CopyN(file, rand.NewChaCha8([32]byte{}), size)
-	return errors.Join(err, file.Close())
 }
 
 // away is how long each way takes through a relay.

@@ -25,7 +25,6 @@ var stories = framework.Stories{
 	"TestHostileNetwork":                        {Clusters: 3, Workers: 2, Network: true, Alone: true, With: []framework.Extra{framework.ControlPlane}},
 	"TestHostileProvider":                       {Alone: true, With: []framework.Extra{framework.ControlPlane}},
 	"TestHostileReflection":                     {Clusters: 3, Workers: 2, Network: true},
-	"TestLabelsOfLocalPodsMeanNothing":          {Clusters: 4, Alone: true},
 	"TestPodWhoseRecordTheProviderHolds":        {Alone: true, With: []framework.Extra{framework.ControlPlane}},
 	"TestProviderGetsNoSecretThatNoPodRefersTo": {Clusters: 3, Workers: 2, Network: true},
 	"TestProviderThatLiesAboutAPod":             {Alone: true, With: []framework.Extra{framework.ControlPlane}},
