@@ -11,7 +11,7 @@ import (
 // How long Until rests between two looks: an effect that comes at once is seen at once, one that takes long costs little.
 const (
 	shortestRest = 20 * time.Millisecond
-	longestRest  = 300 * time.Millisecond
+	longestRest  = time.Second
 )
 
 // Until looks again and again until check finds nothing wrong, for as long as the limit. It returns what check found last.
