@@ -23,6 +23,9 @@ import (
 	"github.com/hanse-dev/hanse/test/report"
 )
 
+// packageTimeout is how long a package may take, with the time that it waits for free clusters.
+const packageTimeout = 40 * time.Minute
+
 // endTimeout is how long clusters may take to end.
 const endTimeout = 2 * time.Minute
 
@@ -85,7 +88,7 @@ func (o *options) run(ctx context.Context) error {
 func (o *options) test(ctx context.Context, tests *report.Report, state, results string) error {
 	sets := strings.Split(o.sets, ",")
 	args := append([]string{
-		"test", "-json", "-count=1", "-vet=off", "-timeout=20m", "-p=" + strconv.Itoa(len(sets)), "-run=" + o.selected,
+		"test", "-json", "-count=1", "-vet=off", "-timeout=" + packageTimeout.String(), "-p=" + strconv.Itoa(len(sets)), "-run=" + o.selected,
 	}, o.packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	// go test does not pass signals on to the tests, so that the signal goes to its process group.
@@ -94,6 +97,7 @@ func (o *options) test(ctx context.Context, tests *report.Report, state, results
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
 	cmd.Env = append(os.Environ(),
+		"GOGC=400", // processor time is scarcer than memory; the clusters inherit it
 		"HANSE_INTEGRATION="+state, "HANSE_INTEGRATION_SETS="+o.sets, "HANSE_INTEGRATION_RESULTS="+filepath.Join(results, "integration"))
 	events, err := cmd.StdoutPipe()
 	if err != nil {
