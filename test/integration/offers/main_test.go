@@ -300,15 +300,15 @@ func ranks(peers ...string) decision {
 	}
 }
 
-// expectAt creates a pod as soon as admission prefers the provider to all others for such pods, and checks that it runs there.
-func expectAt(t *testing.T, c *framework.Cluster, ns string, provider *framework.Cluster, labels, annotations map[string]string) {
+// expectAt creates a pod in lubeck as soon as admission prefers the provider to all others for such pods, and checks that it runs there.
+func expectAt(t *testing.T, ns string, provider *framework.Cluster, labels, annotations map[string]string) {
 	t.Helper()
 	node := v1alpha1.VirtualNodeName(provider.Name)
 	pod := framework.Pod(ns, "")
 	pod.GenerateName, pod.Labels, pod.Annotations = "try-", labels, annotations
-	c.AwaitPreference(t, pod, node)
-	c.MustCreate(t, pod)
-	home := awaitReady(t, c, pod)
+	lubeck.AwaitPreference(t, pod, node)
+	lubeck.MustCreate(t, pod)
+	home := awaitReady(t, lubeck, pod)
 	if home.Spec.NodeName != node {
 		t.Fatalf("the first pod of %s after the decision is on %q, want %s", ns, home.Spec.NodeName, node)
 	}

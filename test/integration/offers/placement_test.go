@@ -35,19 +35,24 @@ func TestHomeFirst(t *testing.T) {
 	}
 }
 
-// TestImageLocality: the scheduler prefers the provider that has a large image already, because the virtual node shows the image.
+// TestImageLocality: the scheduler prefers the provider that has a large image already, because the virtual node shows the image. Each
+// provider has another one.
 func TestImageLocality(t *testing.T) {
 	begin(t)
-	const image = "hanse.dev/test/large:v1"
-	setImages(t, bremen, image, 3<<30)
-	lubeck.AwaitVirtualNode(t, bremen, "shows the large image", func(node *corev1.Node) bool { return hasImage(node, image) })
+	images := map[*framework.Cluster]string{hamburg: "hanse.dev/test/large-a:v1", bremen: "hanse.dev/test/large-b:v1"}
+	for provider, image := range images {
+		setImages(t, provider, image, 3<<30)
+		lubeck.AwaitVirtualNode(t, provider, "shows its large image", func(node *corev1.Node) bool { return hasImage(node, image) })
+	}
 	ns := offloadAs(t, lubeck, &v1alpha1.Placement{Prefer: v1alpha1.PreferSpread}, excludes())
 	for i := range 3 {
-		pod := framework.Pod(ns, fmt.Sprintf("large-%d", i))
-		pod.Spec.Containers[0].Image = image
-		lubeck.MustCreate(t, pod)
-		if home := awaitReady(t, lubeck, pod); home.Spec.NodeName != v1alpha1.VirtualNodeName("bremen") {
-			t.Errorf("pod %s is on %s, which does not have its image", pod.Name, home.Spec.NodeName)
+		for provider, image := range images {
+			pod := framework.Pod(ns, fmt.Sprintf("%s-%d", provider.Name, i))
+			pod.Spec.Containers[0].Image = image
+			lubeck.MustCreate(t, pod)
+			if home := awaitReady(t, lubeck, pod); home.Spec.NodeName != v1alpha1.VirtualNodeName(provider.Name) {
+				t.Errorf("pod %s is on %s, which does not have its image", pod.Name, home.Spec.NodeName)
+			}
 		}
 	}
 }
@@ -62,8 +67,8 @@ func TestPodOverridesPlacement(t *testing.T) {
 	hamburg.SetPrices(t, lubeck, "0.02")
 	bremen.SetPrices(t, lubeck, "0.01")
 	ns := offloadAs(t, lubeck, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}, ranks("bremen", "hamburg"))
-	expectAt(t, lubeck, ns, bremen, nil, nil)
-	expectAt(t, lubeck, ns, hamburg, nil, map[string]string{v1alpha1.AnnotationExclude: "bremen"})
+	expectAt(t, ns, bremen, nil, nil)
+	expectAt(t, ns, hamburg, nil, map[string]string{v1alpha1.AnnotationExclude: "bremen"})
 }
 
 // TestClassOfPodsIsPlaced: pods of a class run elsewhere than the other pods of their namespace. A placement policy can decide
@@ -76,15 +81,15 @@ func TestClassOfPodsIsPlaced(t *testing.T) {
 	ns := offloadAs(t, lubeck, &v1alpha1.Placement{Prefer: v1alpha1.PreferPrice, Strict: true}, only("bremen"), v1alpha1.PlacementClass{
 		Name: "gold", PodLabels: map[string]v1alpha1.LabelValue{"tier": "gold"}, Placement: v1alpha1.Placement{Exclude: []string{"bremen"}},
 	})
-	expectAt(t, lubeck, ns, bremen, nil, nil)
-	expectAt(t, lubeck, ns, hamburg, gold, nil)
-	expectAt(t, lubeck, ns, bremen, nil, nil)
+	expectAt(t, ns, bremen, nil, nil)
+	expectAt(t, ns, hamburg, gold, nil)
+	expectAt(t, ns, bremen, nil, nil)
 
 	lubeck.SetPolicy(t, "placement", `package hanse.placement
 exclude["bremen"] := "only for gold" if not input.class
 exclude["hamburg"] := "not for gold" if input.class == "gold"`)
 	awaitDecision(t, lubeck, ns, only("hamburg"))
-	expectAt(t, lubeck, ns, hamburg, nil, nil)
+	expectAt(t, ns, hamburg, nil, nil)
 	framework.Eventually(t, "both clusters are excluded for gold", func(ctx context.Context) error {
 		offloading, err := offloadingOf(ctx, lubeck, ns)
 		if err != nil {

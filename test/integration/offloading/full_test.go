@@ -26,17 +26,7 @@ func TestNoRoomLetsGo(t *testing.T) {
 		Strategy: v1alpha1.StrategyLocalAndRemote, PlacementTimeout: &metav1.Duration{Duration: 5 * time.Second},
 		Placement: &v1alpha1.NamespacePlacement{Placement: v1alpha1.Placement{Prefer: v1alpha1.PreferPrice}},
 	})
-	framework.Eventually(t, "hamburg has a remote namespace, and is preferred", func(ctx context.Context) error {
-		offloading := &v1alpha1.NamespaceOffloading{}
-		if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
-			return err
-		}
-		status := offloading.Status
-		if status.Placement == nil || !status.Placement.PrefersRemote || len(status.Clusters) != 1 || status.Clusters[0].State != "Ready" {
-			return fmt.Errorf("placement %+v, clusters %+v", status.Placement, status.Clusters)
-		}
-		return nil
-	})
+	awaitPreferred(t, ns)
 	bare, owned := framework.Pod(ns, "bare"), framework.Deployment(ns, "owned", 1, framework.PodSpec())
 	lubeck.AwaitPreference(t, bare, v1alpha1.VirtualNodeName("hamburg"))
 	// lubeck believes the last offer while hamburg's manager is stopped.
@@ -49,32 +39,8 @@ func TestNoRoomLetsGo(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	framework.Eventually(t, "the standalone pod shows why it waits", func(ctx context.Context) error {
-		pod, err := lubeck.Pod(ctx, ns, "bare")
-		if err == nil && (pod.Status.Phase != corev1.PodPending || !strings.Contains(pod.Status.Message, "no node with room")) {
-			err = errors.New(framework.Summary([]corev1.Pod{*pod}))
-		}
-		return err
-	})
-	framework.Eventually(t, "an event shows that the pod of the controller is given up", func(ctx context.Context) error {
-		out, err := lubeck.Kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
-		if err == nil && !strings.Contains(out, v1alpha1.ReasonPlacementTimeout) {
-			err = errors.New(out)
-		}
-		return err
-	})
-	framework.Eventually(t, "another pod runs at home", func(ctx context.Context) error {
-		pods, err := lubeck.Pods(ctx, ns, "owned")
-		if err != nil {
-			return err
-		}
-		for i := range pods {
-			if pods[i].UID != first.UID && framework.IsPodReady(&pods[i]) && !framework.IsVirtual(&pods[i]) {
-				return nil
-			}
-		}
-		return errors.New(framework.Summary(pods))
-	})
+	awaitTimeout(t, ns)
+	awaitReplacement(t, first)
 	if pod, err := lubeck.Pod(ctx, ns, "bare"); err != nil || pod.UID != bare.UID || !pod.DeletionTimestamp.IsZero() {
 		t.Errorf("the standalone pod: %v", err)
 	}
@@ -100,4 +66,56 @@ func awaitVirtual(t *testing.T, c *framework.Cluster, ns string) *corev1.Pod {
 		return nil
 	})
 	return owned
+}
+
+// awaitPreferred waits until hamburg has a remote namespace for the namespace, and is preferred to the own nodes of lubeck.
+func awaitPreferred(t *testing.T, ns string) {
+	t.Helper()
+	framework.Eventually(t, "hamburg has a remote namespace, and is preferred", func(ctx context.Context) error {
+		offloading := &v1alpha1.NamespaceOffloading{}
+		if err := lubeck.Get(ctx, types.NamespacedName{Namespace: ns, Name: v1alpha1.NamespaceOffloadingName}, offloading); err != nil {
+			return err
+		}
+		status := offloading.Status
+		if status.Placement == nil || !status.Placement.PrefersRemote || len(status.Clusters) != 1 || status.Clusters[0].State != "Ready" {
+			return fmt.Errorf("placement %+v, clusters %+v", status.Placement, status.Clusters)
+		}
+		return nil
+	})
+}
+
+// awaitTimeout waits until the status of the standalone pod has the reason, and until an event shows that the other pod is given up.
+func awaitTimeout(t *testing.T, ns string) {
+	t.Helper()
+	framework.Eventually(t, "the standalone pod shows why it waits", func(ctx context.Context) error {
+		pod, err := lubeck.Pod(ctx, ns, "bare")
+		if err == nil && (pod.Status.Phase != corev1.PodPending || !strings.Contains(pod.Status.Message, "no node with room")) {
+			err = errors.New(framework.Summary([]corev1.Pod{*pod}))
+		}
+		return err
+	})
+	framework.Eventually(t, "an event shows that the pod of the controller is given up", func(ctx context.Context) error {
+		out, err := lubeck.Kubectl(ctx, "get", "events", "-n", ns, "-o", "jsonpath={.items[*].reason}")
+		if err == nil && !strings.Contains(out, v1alpha1.ReasonPlacementTimeout) {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
+// awaitReplacement waits until another pod of the same controller runs on an own node of lubeck.
+func awaitReplacement(t *testing.T, first *corev1.Pod) {
+	t.Helper()
+	framework.Eventually(t, "another pod runs at home", func(ctx context.Context) error {
+		pods, err := lubeck.Pods(ctx, first.Namespace, first.Labels["app"])
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if pods[i].UID != first.UID && framework.IsPodReady(&pods[i]) && !framework.IsVirtual(&pods[i]) {
+				return nil
+			}
+		}
+		return errors.New(framework.Summary(pods))
+	})
 }
