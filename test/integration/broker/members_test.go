@@ -287,6 +287,7 @@ func expectForgedMessageRefused(t *testing.T) {
 	if err := hamburg.Get(t.Context(), types.NamespacedName{Namespace: v1alpha1.MembersNamespace, Name: "lubeck"}, introduction); err != nil {
 		t.Fatal(err)
 	}
+	wismar.PauseServer(t, "manager") // it deletes Messages in its tenant namespace that it has not signed
 	forged := &v1alpha1.Message{ObjectMeta: framework.Named(v1alpha1.TenantNamespace("wismar"), "forged"), Spec: introduction.Spec}
 	hamburg.MustCreate(t, forged)
 	framework.Eventually(t, "hamburg does not relay the forged Message", func(ctx context.Context) error {
@@ -299,4 +300,8 @@ func expectForgedMessageRefused(t *testing.T) {
 		}
 		return nil
 	})
+	if err := wismar.StartServer(t.Context(), "manager"); err != nil {
+		t.Fatal(err)
+	}
+	framework.Eventually(t, "wismar deletes the forged Message", func(ctx context.Context) error { return hamburg.Gone(ctx, forged) })
 }
