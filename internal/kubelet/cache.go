@@ -91,10 +91,11 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 	return all, nil
 }
 
-// trimRecord takes off a ShadowPod what we sent ourselves, and shares what all of them have.
+// trimRecord takes the pod off a ShadowPod, which an update sends anew, and shares what all ShadowPods have. spec.onward stays: an update
+// sends it back as it was, because the provider refuses a change of it.
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
-		shadow.Spec.Pod, shadow.Spec.Onward = "", ""
+		shadow.Spec.Pod = ""
 		offload.DropTooLarge(&shadow.Status)
 		if phase := corev1.PodPhase(shadow.Status.Phase); phase != "" && phase != corev1.PodPending {
 			shareTexts(shadow)

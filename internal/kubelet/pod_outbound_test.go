@@ -312,6 +312,17 @@ func TestWhatIsAskedOfFurtherClustersGoesOut(t *testing.T) {
 			if got := w.shadow("web-1").Spec.Onward; got != test.want {
 				t.Errorf("asked is %s, want %s", got, test.want)
 			}
+
+			// It cannot change: the provider refuses an update of the ShadowPod without it.
+			testkit.Change(w.Home, pod.Namespace, pod.Name, func(pod *corev1.Pod) { pod.Labels["colour"] = "green" })
+			w.reconcilePod("web-1")
+			updated := w.shadow("web-1")
+			if !strings.Contains(updated.Spec.Pod, `"colour":"green"`) {
+				t.Errorf("the change of the pod is not sent: %s", updated.Spec.Pod)
+			}
+			if updated.Spec.Onward != test.want {
+				t.Errorf("after an update asked is %s, want %s", updated.Spec.Onward, test.want)
+			}
 		})
 	}
 }
