@@ -100,10 +100,10 @@ func SetCorePrices(t *testing.T, atHamburg, atBremen string) {
 	}
 }
 
-// NewAuctionedApplication is an application of two components that may cost so much at most, and whose offers are awaited for ten seconds.
+// NewAuctionedApplication is an application of two components that may cost so much at most, and whose auction waits a minute for offers at most: it ends when all have answered.
 func NewAuctionedApplication(ns, most string, when v1alpha1.AuctionWhen) *v1alpha1.Application {
 	app := NewApplication(ns, &v1alpha1.ApplicationPlacement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse(most), Currency: "EUR"}}, "50m", "front", "back")
-	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: when, Deadline: &metav1.Duration{Duration: 10 * time.Second}}
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: when, Deadline: &metav1.Duration{Duration: time.Minute}}
 	return app
 }
 

@@ -185,7 +185,7 @@ func placeByAuction(t *testing.T, ns string) *v1alpha1.Application {
 	t.Helper()
 	app := &v1alpha1.Application{ObjectMeta: framework.Named(ns, "shop"), Spec: v1alpha1.ApplicationSpec{
 		Placement: &v1alpha1.ApplicationPlacement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "EUR"}},
-		Auction:   &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionAlways, Deadline: &metav1.Duration{Duration: 10 * time.Second}},
+		Auction:   &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionAlways, Deadline: &metav1.Duration{Duration: time.Minute}},
 	}}
 	for _, name := range []string{"front", "back"} {
 		app.Spec.Components = append(app.Spec.Components, v1alpha1.ApplicationComponent{

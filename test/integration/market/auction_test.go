@@ -23,11 +23,12 @@ import (
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
-// auctionedApplication returns an Application of two components with a price ceiling in euros, whose auction lasts ten seconds at most.
+// auctionedApplication returns an Application of two components with a price ceiling in euros,
+// whose auction waits a minute for offers at most: it ends when all providers have answered.
 func auctionedApplication(ns, maxPrice string, when v1alpha1.AuctionWhen) *v1alpha1.Application {
 	ceiling := &v1alpha1.Price{Amount: resource.MustParse(maxPrice), Currency: "EUR"}
 	app := framework.Application(ns, &v1alpha1.ApplicationPlacement{MaxPrice: ceiling}, "50m", "front", "back")
-	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: when, Deadline: &metav1.Duration{Duration: 10 * time.Second}}
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: when, Deadline: &metav1.Duration{Duration: time.Minute}}
 	return app
 }
 
