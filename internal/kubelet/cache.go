@@ -91,8 +91,8 @@ func wholePod(ctx context.Context, live client.Reader, pod *corev1.Pod) (*corev1
 	return all, nil
 }
 
-// trimRecord takes the pod off a ShadowPod, which an update sends anew, and shares what all ShadowPods have. spec.onward stays: an update
-// sends it back as it was, because the provider refuses a change of it.
+// trimRecord removes the pod from a ShadowPod, because each update sets it, and shares what all ShadowPods have. spec.onward stays: an update
+// sends it back unchanged, because the provider refuses a change of it.
 func trimRecord(object client.Object) {
 	if shadow, ok := object.(*v1alpha1.ShadowPod); ok {
 		shadow.Spec.Pod = ""

@@ -215,7 +215,7 @@ func TestTwoBrokers(t *testing.T) {
 	}
 	hamburg.StopAPIServer(t)
 	const quay = corev1.ResourceName("example.com/quays")
-	setNodeResource(t, wismar, quay, 7)
+	wismar.SetExtendedResource(t, quay, 7)
 	framework.Eventually(t, "lubeck has the new offer of wismar", func(ctx context.Context) error {
 		member := &v1alpha1.Member{}
 		if err := lubeck.Get(ctx, client.ObjectKeyFromObject(known), member); err != nil {
@@ -226,26 +226,6 @@ func TestTwoBrokers(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// setNodeResource adds an extended resource to a node of the cluster, until the end of the test.
-func setNodeResource(t *testing.T, c *framework.Cluster, name corev1.ResourceName, count int) {
-	t.Helper()
-	node := &corev1.Node{ObjectMeta: framework.Named("", c.Name+"-simulated-1")}
-	patch := func(ctx context.Context, count int) error {
-		key := strings.ReplaceAll(string(name), "/", "~1")
-		list := fmt.Sprintf(`[{"op":"add","path":"/status/capacity/%s","value":"%d"},{"op":"add","path":"/status/allocatable/%s","value":"%d"}]`,
-			key, count, key, count)
-		return c.Status().Patch(ctx, node, client.RawPatch(types.JSONPatchType, []byte(list)))
-	}
-	t.Cleanup(func() {
-		if err := patch(context.Background(), 0); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := patch(t.Context(), count); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestLeaveBroker: a broker does not relay a Message that a member writes in the name of another, and the condition of the Message says

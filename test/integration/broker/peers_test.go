@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/internal/offload"
@@ -126,15 +125,15 @@ func TestBrokerRelaysRequest(t *testing.T) {
 		_, err := lubeck.Peer(ctx, "wismar")
 		return err
 	})
-	if _, err := requestOf(t.Context(), app); !apierrors.IsNotFound(err) {
+	if _, err := wismar.RequestOf(t.Context(), app, lubeck); !apierrors.IsNotFound(err) {
 		t.Errorf("lubeck has a Request at wismar before the two are peers: %v", err)
 	}
 	toWismar.unblock()
-	awaitPlaced(t, app)
-	if peers := componentPeers(app); !slices.Equal(peers, []string{"wismar", "wismar"}) {
+	lubeck.AwaitApplication(t, app, v1alpha1.ApplicationPlaced)
+	if peers := framework.ComponentPeers(app); !slices.Equal(peers, []string{"wismar", "wismar"}) {
 		t.Errorf("its components are at %v", peers)
 	}
-	if request, err := requestOf(t.Context(), app); err != nil || request.Status.Reserved.Cpu().String() != "100m" {
+	if request, err := wismar.RequestOf(t.Context(), app, lubeck); err != nil || request.Status.Reserved.Cpu().String() != "100m" {
 		t.Errorf("the Request of lubeck as a peer is %+v (%v)", request.Status, err)
 	}
 	framework.Eventually(t, "wismar deletes the relayed Request", func(ctx context.Context) error { return wismar.Gone(ctx, relayed) })
@@ -146,11 +145,11 @@ func expectRequestDenied(t *testing.T, ns string) {
 	t.Helper()
 	closed := wismar.SetPolicy(t, "request", "package hanse.request\n\ndeny contains \"closed on Thursdays\" if input.member == \"lubeck\"\n")
 	app := placeByAuction(t, ns)
-	awaitPlaced(t, app)
+	lubeck.AwaitApplication(t, app, v1alpha1.ApplicationPlaced)
 	refused := slices.ContainsFunc(app.Status.Refusals, func(r v1alpha1.ApplicationRefusal) bool {
 		return r.Peer == "wismar" && strings.Contains(r.Message, "closed on Thursdays")
 	})
-	if peers := componentPeers(app); slices.Contains(peers, "wismar") || !refused || len(app.Status.Refusals) != 1 {
+	if peers := framework.ComponentPeers(app); slices.Contains(peers, "wismar") || !refused || len(app.Status.Refusals) != 1 {
 		t.Errorf("its components are at %v, refusals are %+v", peers, app.Status.Refusals)
 	}
 	expectNoPeer(t, lubeck, "wismar")
@@ -183,43 +182,9 @@ func setPrices(t *testing.T, provider *framework.Cluster, core string) {
 // placeByAuction creates an Application of two components, whose clusters an auction selects.
 func placeByAuction(t *testing.T, ns string) *v1alpha1.Application {
 	t.Helper()
-	app := &v1alpha1.Application{ObjectMeta: framework.Named(ns, "shop"), Spec: v1alpha1.ApplicationSpec{
-		Placement: &v1alpha1.ApplicationPlacement{MaxPrice: &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "EUR"}},
-		Auction:   &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionAlways, Deadline: &metav1.Duration{Duration: time.Minute}},
-	}}
-	for _, name := range []string{"front", "back"} {
-		app.Spec.Components = append(app.Spec.Components, v1alpha1.ApplicationComponent{
-			Name: name, PodLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(name)}, Replicas: 1,
-			Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
-		})
-	}
+	ceiling := &v1alpha1.Price{Amount: resource.MustParse("1"), Currency: "EUR"}
+	app := framework.Application(ns, &v1alpha1.ApplicationPlacement{MaxPrice: ceiling}, "50m", "front", "back")
+	app.Spec.Auction = &v1alpha1.ApplicationAuctionSpec{When: v1alpha1.AuctionAlways, Deadline: &metav1.Duration{Duration: time.Minute}}
 	lubeck.MustCreate(t, app)
 	return app
-}
-
-// awaitPlaced waits until the Application is placed, and reads it.
-func awaitPlaced(t *testing.T, app *v1alpha1.Application) {
-	t.Helper()
-	framework.Eventually(t, fmt.Sprintf("Application %s is placed", app.Name), func(ctx context.Context) error {
-		err := lubeck.Get(ctx, client.ObjectKeyFromObject(app), app)
-		if err == nil && (app.Status.Phase != v1alpha1.ApplicationPlaced || app.Status.ObservedGeneration != app.Generation) {
-			err = fmt.Errorf("its status is %+v", app.Status)
-		}
-		return err
-	})
-}
-
-// componentPeers returns the peers of the components, in their order.
-func componentPeers(app *v1alpha1.Application) (peers []string) {
-	for _, component := range app.Status.Components {
-		peers = append(peers, component.Peer)
-	}
-	return peers
-}
-
-// requestOf returns the Request for the Application that lubeck has at wismar as its peer.
-func requestOf(ctx context.Context, app *v1alpha1.Application) (*v1alpha1.Request, error) {
-	request := &v1alpha1.Request{}
-	key := types.NamespacedName{Namespace: v1alpha1.TenantNamespace("lubeck"), Name: offload.RequestName(app)}
-	return request, wismar.Get(ctx, key, request)
 }
