@@ -4,7 +4,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,10 +30,7 @@ func patchBroker(t *testing.T, c *framework.Cluster, patch string) {
 // runPod runs a pod of the cluster at this provider and at no other.
 func runPod(t *testing.T, c, provider *framework.Cluster) *corev1.Pod {
 	t.Helper()
-	ns := c.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{
-		Strategy:        v1alpha1.StrategyRemote,
-		ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(provider.Name)}},
-	})
+	ns := c.MustOffloadTo(t, provider)
 	c.MustCreate(t, framework.Pod(ns, "guest"))
 	home := &c.AwaitReadyPods(t, ns, "guest", 1)[0]
 	framework.ExpectSamePod(t, home, provider.MustRemotePod(t, home))
@@ -163,20 +159,7 @@ func expectRequestDenied(t *testing.T, ns string) {
 func setPrices(t *testing.T, provider *framework.Cluster, core string) {
 	t.Helper()
 	provider.SetPrices(t, lubeck, core)
-	want := resource.MustParse(core)
-	framework.Eventually(t, "lubeck has the prices of "+provider.Name, func(ctx context.Context) error {
-		offer, offerErr := provider.OfferTo(ctx, lubeck)
-		copied, err := lubeck.CopyOf(ctx, provider)
-		if err := errors.Join(offerErr, err); err != nil {
-			return err
-		}
-		for _, prices := range []*v1alpha1.Prices{offer.Spec.Prices, copied.Spec.Prices} {
-			if prices == nil || want.Cmp(prices.PerHour[corev1.ResourceCPU]) != 0 {
-				return fmt.Errorf("prices of the offer are %+v, of the copy %+v", offer.Spec.Prices, copied.Spec.Prices)
-			}
-		}
-		return nil
-	})
+	lubeck.AwaitPrice(t, provider, core)
 }
 
 // placeByAuction creates an Application of two components, whose clusters an auction selects.

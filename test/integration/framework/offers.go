@@ -4,6 +4,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,6 +185,26 @@ func (c *Cluster) SetPrices(t T, consumer *Cluster, core string) {
 			}
 			return err
 		})
+	})
+}
+
+// AwaitPrice waits until the provider offers a core for this price, in euros for an hour, and the copy of this cluster has it. The copy may
+// be one of an earlier offer.
+func (c *Cluster) AwaitPrice(t T, provider *Cluster, core string) {
+	t.Helper()
+	want := resource.MustParse(core)
+	Eventually(t, c.Name+" has the price of "+provider.Name, func(ctx context.Context) error {
+		offer, offerErr := provider.OfferTo(ctx, c)
+		received, err := c.CopyOf(ctx, provider)
+		if err := errors.Join(offerErr, err); err != nil {
+			return err
+		}
+		for _, prices := range []*v1alpha1.Prices{offer.Spec.Prices, received.Spec.Prices} {
+			if prices == nil || want.Cmp(prices.PerHour[corev1.ResourceCPU]) != 0 {
+				return fmt.Errorf("the offer has prices %+v, and its copy %+v", offer.Spec.Prices, received.Spec.Prices)
+			}
+		}
+		return nil
 	})
 }
 

@@ -94,6 +94,14 @@ func (c *Cluster) MustOffload(t T, spec v1alpha1.NamespaceOffloadingSpec) string
 	return ns
 }
 
+// MustOffloadTo makes a namespace whose pods run at the provider and at no other, and waits until admission does so.
+func (c *Cluster) MustOffloadTo(t T, provider *Cluster) string {
+	t.Helper()
+	return c.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, ClusterSelector: &v1alpha1.ClusterSelector{
+		MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(provider.Name)},
+	}})
+}
+
 // AwaitAdmission waits until the API server applies the admission policy to pods of the namespace: a new parameter takes
 // effect after a moment. A dry run shows it.
 func (c *Cluster) AwaitAdmission(t T, ns string, strategy v1alpha1.OffloadingStrategy) {

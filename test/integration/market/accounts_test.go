@@ -43,9 +43,7 @@ func accounts(ctx context.Context) (borrowed, lent *v1alpha1.Account, err error)
 // earlier tests and packages may disagree: managers that have just started continue from the last recorded usage.
 func resetAccounts(t *testing.T) {
 	t.Helper()
-	ns := lubeck.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{
-		Strategy: v1alpha1.StrategyRemote, ClusterSelector: &v1alpha1.ClusterSelector{MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: "hamburg"}},
-	})
+	ns := lubeck.MustOffloadTo(t, hamburg)
 	lubeck.MustCreate(t, framework.Pod(ns, "worker"))
 	lubeck.AwaitReadyPods(t, ns, "worker", 1)
 	ready := time.Now()

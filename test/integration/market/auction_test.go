@@ -14,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	quota "k8s.io/apiserver/pkg/quota/v1"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
@@ -93,7 +91,7 @@ func TestOffersLeaveTableAlone(t *testing.T) {
 
 // advertisesAll returns an error unless the provider advertises to lubeck all that pods leave free on its nodes, for the price of a core.
 func advertisesAll(ctx context.Context, provider *framework.Cluster, core string) error {
-	free, err := freeCapacity(ctx, provider)
+	free, err := provider.FreeCapacity(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,30 +109,6 @@ func advertisesAll(ctx context.Context, provider *framework.Cluster, core string
 		return fmt.Errorf("it advertises the prices %+v", ad.Spec.Prices)
 	}
 	return nil
-}
-
-// freeCapacity returns the allocatable resources of the cluster's own nodes without the requests of their pods.
-func freeCapacity(ctx context.Context, c *framework.Cluster) (corev1.ResourceList, error) {
-	nodes, pods := &corev1.NodeList{}, &corev1.PodList{}
-	if err := c.List(ctx, nodes, client.MatchingLabels{"type": "kwok"}); err != nil {
-		return nil, err
-	}
-	if err := c.List(ctx, pods); err != nil {
-		return nil, err
-	}
-	free := corev1.ResourceList{}
-	for i := range nodes.Items {
-		free = quota.Add(free, nodes.Items[i].Status.Allocatable)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Spec.NodeName != "" && !framework.IsVirtual(pod) && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-			requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-			requests[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
-			free = quota.Subtract(free, requests)
-		}
-	}
-	return free, nil
 }
 
 // TestInterestZero: providers whose policies have no interest in an Application answer so. The auction is closed before its deadline, and

@@ -6,13 +6,9 @@ package market
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
 	"github.com/hanse-dev/hanse/test/integration/framework"
@@ -47,20 +43,7 @@ func setCorePrices(t *testing.T, atHamburg, atBremen string) {
 	t.Helper()
 	for provider, price := range map[*framework.Cluster]string{hamburg: atHamburg, bremen: atBremen} {
 		provider.SetPrices(t, lubeck, price)
-		want := resource.MustParse(price)
-		framework.Eventually(t, "lubeck has received the price of "+provider.Name, func(ctx context.Context) error {
-			offer, offerErr := provider.OfferTo(ctx, lubeck)
-			received, err := lubeck.CopyOf(ctx, provider) // may be a copy of an offer of an earlier test
-			if err := errors.Join(offerErr, err); err != nil {
-				return err
-			}
-			for _, prices := range []*v1alpha1.Prices{offer.Spec.Prices, received.Spec.Prices} {
-				if prices == nil || want.Cmp(prices.PerHour[corev1.ResourceCPU]) != 0 {
-					return fmt.Errorf("the offer has prices %+v, and its copy %+v", offer.Spec.Prices, received.Spec.Prices)
-				}
-			}
-			return nil
-		})
+		lubeck.AwaitPrice(t, provider, price)
 	}
 }
 

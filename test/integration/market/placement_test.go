@@ -15,11 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
@@ -86,7 +84,7 @@ func TestReplicasByWeight(t *testing.T) {
 	component.Weights = []v1alpha1.ClusterWeight{{Peer: "hamburg", Weight: 2}, {Peer: "bremen", Weight: 1}, {Weight: 1}}
 	lubeck.MustCreate(t, app)
 	lubeck.AwaitApplication(t, app, v1alpha1.ApplicationUnplaced)
-	awaitGates(t, ns, "web")
+	lubeck.AwaitGate(t, framework.Pod(ns, "web"))
 	lubeck.MustCreate(t, framework.Deployment(ns, "web", 4, framework.PodSpec()))
 	awaitSpread(t, ns, "web", map[string]int{"hamburg": 2, "bremen": 1, "": 1})
 
@@ -117,21 +115,6 @@ func TestReplicasByWeight(t *testing.T) {
 		return outputContains(out, "web 4 at hamburg, web 2 at bremen, web 2 here", err)
 	})
 	lubeck.DeleteAndWait(t, app)
-}
-
-// awaitGates waits until admission gates new pods with the label app, which wait for the placement of their component.
-func awaitGates(t *testing.T, ns, app string) {
-	t.Helper()
-	framework.Eventually(t, "admission gates pods of component "+app, func(ctx context.Context) error {
-		probe := framework.Pod(ns, app)
-		if err := lubeck.Create(ctx, probe, client.DryRunAll); err != nil {
-			return err
-		}
-		if !offload.Gated(probe) {
-			return fmt.Errorf("its scheduling gates are %v", probe.Spec.SchedulingGates)
-		}
-		return nil
-	})
 }
 
 // awaitSpread waits until each cluster runs so many Ready pods with the label app, and none is elsewhere. The name of the home cluster

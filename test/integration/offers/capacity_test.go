@@ -57,7 +57,7 @@ func TestLabelsOfLocalPodsMeanNothing(t *testing.T) {
 	awaitOffered(t, "the pod is not one of lubeck", hamburg, idle-400, lubeck, bremen)
 
 	// A pod that is one of lubeck stays a part of the offer to lubeck.
-	own := podFor(offloadTo(t, lubeck, hamburg), "own", 300, nil)
+	own := podFor(lubeck.MustOffloadTo(t, hamburg), "own", 300, nil)
 	lubeck.MustCreate(t, own)
 	home := awaitReady(t, lubeck, own)
 	framework.ExpectSamePod(t, home, hamburg.MustRemotePod(t, home))
@@ -89,7 +89,7 @@ func TestCapacityNotCountedTwice(t *testing.T) {
 // TestNoLoop: the provider does not send a consumer's pod on, although its own nodes are full and its virtual nodes are not.
 func TestNoLoop(t *testing.T) {
 	begin(t)
-	ns := offloadTo(t, lubeck, hamburg)
+	ns := lubeck.MustOffloadTo(t, hamburg)
 	for _, provider := range []*framework.Cluster{lubeck, bremen} {
 		hamburg.AwaitOpen(t, provider)
 	}

@@ -123,7 +123,7 @@ func lubeckUsesTheGuarantee(t *testing.T, idle int64) {
 	awaitOffered(t, "what bremen does not use is offered to lubeck", hamburg, idle-most, lubeck)
 	bremen.MustCreate(t, more)
 	awaitUnschedulable(t, bremen, more)
-	own := podFor(offloadTo(t, lubeck, hamburg), "own", 900, nil)
+	own := podFor(lubeck.MustOffloadTo(t, hamburg), "own", 900, nil)
 	lubeck.MustCreate(t, own)
 	home := awaitReady(t, lubeck, own)
 	framework.ExpectSamePod(t, home, hamburg.MustRemotePod(t, home))

@@ -12,11 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resourcehelpers "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hanse-dev/hanse/api/v1alpha1"
-	"github.com/hanse-dev/hanse/internal/offload"
 	"github.com/hanse-dev/hanse/test/integration/framework"
 )
 
@@ -47,10 +45,11 @@ func awaitIdle(t *testing.T, provider *framework.Cluster, consumers ...*framewor
 		if err := hasNoTestPods(ctx, provider); err != nil {
 			return err
 		}
-		var err error
-		if free, err = freeCPU(ctx, provider); err != nil {
+		capacity, err := provider.FreeCapacity(ctx)
+		if err != nil {
 			return err
 		}
+		free = capacity.Cpu().MilliValue()
 		for _, consumer := range consumers {
 			if err := isOffered(ctx, provider, free, consumer); err != nil {
 				return err
@@ -96,37 +95,6 @@ func hasNoTestPods(ctx context.Context, c *framework.Cluster) error {
 	return nil
 }
 
-// freeCPU returns the processor time that is free on schedulable nodes of the cluster, in thousandths of a core.
-func freeCPU(ctx context.Context, c *framework.Cluster) (int64, error) {
-	nodes, err := c.RealNodes(ctx)
-	if err != nil {
-		return 0, err
-	}
-	free := map[string]int64{} // by node
-	for i := range nodes {
-		if !nodes[i].Spec.Unschedulable && framework.IsNodeReady(&nodes[i]) {
-			free[nodes[i].Name] = nodes[i].Status.Allocatable.Cpu().MilliValue()
-		}
-	}
-	pods := &corev1.PodList{}
-	if err := c.List(ctx, pods); err != nil {
-		return 0, err
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if _, counts := free[pod.Spec.NodeName]; counts && !ended {
-			requests := resourcehelpers.PodRequests(pod, resourcehelpers.PodResourcesOptions{})
-			free[pod.Spec.NodeName] -= requests.Cpu().MilliValue()
-		}
-	}
-	total := int64(0)
-	for _, rest := range free {
-		total += rest
-	}
-	return total, nil
-}
-
 // isOffered returns an error unless the consumer's copy of the offer has exactly so much processor time, and its virtual node shows that. A
 // virtual node shows no more than the offer, and shows less while the offer has risen by less than 2 %.
 func isOffered(ctx context.Context, provider *framework.Cluster, want int64, consumer *framework.Cluster) error {
@@ -153,14 +121,6 @@ func awaitOffered(t *testing.T, why string, provider *framework.Cluster, want in
 			return isOffered(ctx, provider, want, consumer)
 		})
 	}
-}
-
-// offloadTo makes a namespace whose pods run at the provider.
-func offloadTo(t *testing.T, c, provider *framework.Cluster) string {
-	t.Helper()
-	return c.MustOffload(t, v1alpha1.NamespaceOffloadingSpec{Strategy: v1alpha1.StrategyRemote, ClusterSelector: &v1alpha1.ClusterSelector{
-		MatchLabels: map[string]v1alpha1.LabelValue{v1alpha1.LabelPeer: v1alpha1.LabelValue(provider.Name)},
-	}})
 }
 
 // podFor returns a pod that requests so many thousandths of a core. Unless the provider is nil, the pod may run there alone.
@@ -313,17 +273,4 @@ func expectAt(t *testing.T, ns string, provider *framework.Cluster, labels, anno
 		t.Fatalf("the first pod of %s after the decision is on %q, want %s", ns, home.Spec.NodeName, node)
 	}
 	framework.ExpectSamePod(t, home, provider.MustRemotePod(t, home))
-}
-
-// awaitGate waits until admission gates new pods of the namespace, because no cluster fits. A dry run shows it.
-func awaitGate(t *testing.T, c *framework.Cluster, ns string) {
-	t.Helper()
-	framework.Eventually(t, "admission gates pods of "+ns, func(ctx context.Context) error {
-		probe := framework.Pod(ns, "probe")
-		err := c.Create(ctx, probe, client.DryRunAll)
-		if err == nil && !offload.Gated(probe) {
-			err = fmt.Errorf("a new pod has gates %v", probe.Spec.SchedulingGates)
-		}
-		return err
-	})
 }

@@ -47,7 +47,7 @@ func TestPodWaitsForACluster(t *testing.T) {
 // mustWait creates a pod in lubeck that waits behind a gate, because no cluster fits.
 func mustWait(t *testing.T, ns, name string) *corev1.Pod {
 	t.Helper()
-	awaitGate(t, lubeck, ns)
+	lubeck.AwaitGate(t, framework.Pod(ns, "probe"))
 	pod := framework.Pod(ns, name)
 	lubeck.MustCreate(t, pod)
 	if !offload.Gated(pod) {
